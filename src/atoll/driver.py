@@ -1,0 +1,96 @@
+"""The contract between atoll and a wall. A new wall implements this and nothing else.
+
+Adding one is: a module with a `Driver`, a line in `registry`, an extra in pyproject.toml if it needs
+one, and a five-line class that runs `atoll.testing.DriverConformance` on it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar, Protocol
+
+from .errors import Unsupported
+from .io import IO, Stream
+from .types import Capability, Handle, Info, Layer, Metrics, Spec, Status
+
+Register = Callable[[Handle], None]
+
+
+class GuestStream(Protocol):
+    """A byte stream to a guest. `recv` gives b"" at the end; `close` never blocks and never raises."""
+
+    async def send(self, data: bytes) -> None: ...
+    async def recv(self, timeout: float | None = None) -> bytes: ...
+    def close(self) -> None: ...
+
+
+class Driver(ABC):
+    """One wall. Instances are cheap, hold no sandbox, and may be used by many threads or tasks.
+
+    Every method may raise `SandboxGone` for a handle whose sandbox has ended.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    capabilities: ClassVar[frozenset[Capability]]
+
+    def __init__(self, io: IO) -> None:
+        self.io = io
+
+    @abstractmethod
+    async def create(self, spec: Spec, register: Register, resume: Handle | None = None) -> Handle:
+        """Build a sandbox and give it to the caller.
+
+        `register` is called once, when the sandbox is ready and before it is kept: if it raises, or if
+        this process dies before it returns, the sandbox is torn down. `resume` is the handle of a
+        stopped sandbox whose files are to be used again.
+
+        Raises:
+            Unsupported: the spec asks for what this wall cannot honour; nothing was started.
+            WallUnavailable: the host lacks what the wall is made of.
+            CreateFailed: it could not be built; nothing is left of it.
+        """
+
+    @abstractmethod
+    async def open_guest(self, handle: Handle) -> GuestStream:
+        """A fresh byte stream to the guest, which speaks docs/reference/protocol.md."""
+
+    @abstractmethod
+    async def status(self, handle: Handle) -> Status:
+        """Whether it runs, judged by the sandbox itself and not by a record. Never raises SandboxGone."""
+
+    @abstractmethod
+    async def destroy(self, handle: Handle) -> None:
+        """End it and remove everything of it. Destroying one that is gone sweeps up and succeeds."""
+
+    @abstractmethod
+    async def health(self) -> list[Layer]:
+        """Each layer of the wall on this host. Starts nothing, changes nothing."""
+
+    async def describe(self, handle: Handle, info: Info) -> Info:
+        """Fill in what only the driver knows: the limits' enforcement and the walls that stand."""
+        return info
+
+    async def set_lifetime(self, handle: Handle, seconds: float) -> None:
+        """Let it live for so long from now."""
+        raise Unsupported(f"The {self.name} driver cannot change a lifetime.")
+
+    async def metrics(self, handle: Handle) -> Metrics:
+        """What the sandbox uses now, measured from outside the wall."""
+        raise Unsupported(f"The {self.name} driver has no metrics.")
+
+    async def pause(self, handle: Handle) -> None:
+        """Freeze every process of it."""
+        raise Unsupported(f"The {self.name} driver cannot pause.")
+
+    async def resume(self, handle: Handle) -> None:
+        """Thaw a paused one."""
+        raise Unsupported(f"The {self.name} driver cannot resume.")
+
+    async def stop(self, handle: Handle) -> None:
+        """End every process and keep the files; `create(resume=handle)` starts it again."""
+        raise Unsupported(f"The {self.name} driver cannot stop.")
+
+
+__all__ = ["Driver", "GuestStream", "Register", "Stream"]

@@ -1,0 +1,208 @@
+"""Every error atoll raises, in one tree.
+
+AtollError
+├── InvalidInput                 also ValueError: the caller asked for something that cannot be
+│   └── InvalidPath              a path that is empty, too long, or holds a NUL byte
+├── Unsupported                  the driver cannot honour this request; nothing was started
+├── DriverError
+│   ├── UnknownDriver            no driver has that name
+│   ├── DriverMissing            the driver's extra is not installed; `hint` says how
+│   └── WallUnavailable          this host cannot hold the wall; `hint` names the fix
+├── SandboxError
+│   ├── SandboxNotFound          no sandbox has that id
+│   ├── SandboxGone              it existed and has ended: destroyed, expired or killed
+│   ├── CreateFailed             the wall could not be built; nothing is left of it
+│   ├── Busy                     it is doing something that excludes this; retryable
+│   └── Unresponsive             its guest did not answer in time; retryable
+├── CommandFailed                check=True and the exit code was not 0; `completed` has the rest
+├── ProtocolError                the guest said something that no honest guest says
+├── StoreError                   the registry on disk cannot be read or written
+└── FileError                    also OSError, with its errno
+    ├── FileMissing              also FileNotFoundError
+    ├── FileDenied               also PermissionError
+    ├── FilePresent              also FileExistsError
+    ├── NotDirectory             also NotADirectoryError
+    ├── IsDirectory              also IsADirectoryError
+    ├── NotEmpty                 a directory that still holds something
+    └── DiskFull                 the sandbox's disk limit is reached
+
+A command that fails is data, never an exception, unless `check=True` asked for one.
+"""
+
+from __future__ import annotations
+
+import errno as _errno
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .types import Completed
+
+
+class AtollError(Exception):
+    """The root. `code` is stable across releases, `hint` says what to do, if anything can be done."""
+
+    code = "error"
+    retryable = False
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}" if self.hint else self.message
+
+
+class InvalidInput(AtollError, ValueError):
+    code = "invalid_input"
+
+
+class InvalidPath(InvalidInput):
+    code = "invalid_path"
+
+
+class Unsupported(AtollError):
+    code = "unsupported"
+
+
+class DriverError(AtollError):
+    code = "driver_error"
+
+
+class UnknownDriver(DriverError):
+    code = "unknown_driver"
+
+
+class DriverMissing(DriverError):
+    code = "driver_missing"
+
+
+class WallUnavailable(DriverError):
+    code = "wall_unavailable"
+
+
+class SandboxError(AtollError):
+    code = "sandbox_error"
+
+
+class SandboxNotFound(SandboxError):
+    code = "sandbox_not_found"
+
+
+class SandboxGone(SandboxError):
+    code = "sandbox_gone"
+
+
+class CreateFailed(SandboxError):
+    code = "create_failed"
+
+
+class Busy(SandboxError):
+    code = "busy"
+    retryable = True
+
+
+class Unresponsive(SandboxError):
+    code = "unresponsive"
+    retryable = True
+
+
+class CommandFailed(AtollError):
+    code = "command_failed"
+
+    def __init__(self, completed: Completed) -> None:
+        self.completed = completed
+        tail = completed.stderr.strip().splitlines()[-1:] or [""]
+        reason = "ran out of time" if completed.timed_out else f"exited with {completed.exit_code}"
+        super().__init__(f"The command {reason}{': ' + tail[0] if tail[0] else '.'}")
+
+
+class ProtocolError(AtollError):
+    code = "protocol_error"
+
+
+class StoreError(AtollError):
+    code = "store_error"
+
+
+class FileError(AtollError, OSError):
+    """A file operation inside the sandbox failed. `errno` and `path` say how and on what."""
+
+    code = "file_error"
+
+    def __init__(self, message: str, *, errno: int = _errno.EIO, path: str | None = None) -> None:
+        AtollError.__init__(self, message)
+        self.errno = errno
+        self.path = path
+        self.filename = path
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class FileMissing(FileError, FileNotFoundError):
+    code = "file_missing"
+
+
+class FileDenied(FileError, PermissionError):
+    code = "file_denied"
+
+
+class FilePresent(FileError, FileExistsError):
+    code = "file_present"
+
+
+class NotDirectory(FileError, NotADirectoryError):
+    code = "not_directory"
+
+
+class IsDirectory(FileError, IsADirectoryError):
+    code = "is_directory"
+
+
+class NotEmpty(FileError):
+    code = "not_empty"
+
+
+class DiskFull(FileError):
+    code = "disk_full"
+
+
+_BY_ERRNO: dict[int, type[FileError]] = {
+    _errno.ENOENT: FileMissing,
+    _errno.EACCES: FileDenied,
+    _errno.EPERM: FileDenied,
+    _errno.EROFS: FileDenied,
+    _errno.EXDEV: FileDenied,
+    _errno.EEXIST: FilePresent,
+    _errno.ENOTDIR: NotDirectory,
+    _errno.EISDIR: IsDirectory,
+    _errno.ENOTEMPTY: NotEmpty,
+    _errno.ENOSPC: DiskFull,
+    _errno.EDQUOT: DiskFull,
+    _errno.EFBIG: DiskFull,
+}
+
+
+def file_error(errno: int, message: str, path: str | None) -> FileError:
+    """The error class that fits an errno; unknown ones become a plain FileError."""
+    return _BY_ERRNO.get(errno, FileError)(message, errno=errno, path=path)
+
+
+def from_wire(error: dict[str, Any]) -> AtollError:
+    """Turn what the guest said went wrong into an error of a closed table.
+
+    The guest is hostile: it can only choose among the rows below, never name a class.
+    """
+    message = str(error.get("message", "The guest reported an error without a message."))[:4096]
+    errno = error.get("errno")
+    path = error.get("path")
+    if isinstance(errno, int):
+        return file_error(errno, message, path if isinstance(path, str) else None)
+    kinds: dict[object, type[AtollError]] = {
+        "invalid_input": InvalidInput,
+        "invalid_path": InvalidPath,
+        "unsupported": Unsupported,
+        "busy": Busy,
+    }
+    return kinds.get(error.get("code"), SandboxError)(message)

@@ -1,0 +1,201 @@
+"""The values that cross atoll's public API. All are immutable and compare by value.
+
+NamedTuples rather than dataclasses: importing `dataclasses` costs more than creating a sandbox.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+StreamName = Literal["stdout", "stderr"]
+Status = Literal["creating", "running", "paused", "stopped", "gone"]
+Enforcement = Literal["kernel", "polled", "none"]
+Json = Any
+
+
+class Capability(enum.Enum):
+    """What a driver may declare. A declared one passes the conformance suite, another raises Unsupported."""
+
+    CODE = "code"
+    PTY = "pty"
+    WATCH = "watch"
+    ISOLATION = "isolation"
+    NETWORK_NONE = "network_none"
+    NETWORK_ALL = "network_all"
+    NETWORK_HOST = "network_host"
+    LIMITS = "limits"
+    LIFETIME = "lifetime"
+    SOURCE = "source"
+    IMAGE = "image"
+    PAUSE = "pause"
+    STOP = "stop"
+    METRICS = "metrics"
+
+
+class Resources(NamedTuple):
+    """Limits on the whole process tree of a sandbox. Sizes are bytes, `cpu` is cores."""
+
+    memory: int = 512 << 20
+    cpu: float | None = None
+    pids: int = 256
+    disk: int | None = None
+
+
+class Spec(NamedTuple):
+    """Everything that decides what a sandbox is. Pure data, checked by `policy.spec`."""
+
+    image: str | None = None
+    source: str | None = None
+    network: str = "none"
+    resources: Resources = Resources()
+    env: Mapping[str, str] = {}
+    labels: Mapping[str, str] = {}
+    timeout: float | None = 60.0
+    lifetime: float = 3600.0
+    workdir: str = "/workspace"
+    strict: bool = False
+
+
+class Handle(NamedTuple):
+    """What it takes to find a sandbox again from another process. `data` is the driver's own, JSON."""
+
+    driver: str
+    id: str
+    data: Mapping[str, Json] = {}
+
+
+class Completed(NamedTuple):
+    """How a command ended. `exit_code` is 128 + n when signal n ended it, 124 after a timeout."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    duration: float
+    timed_out: bool = False
+    truncated: bool = False
+
+    @property
+    def success(self) -> bool:
+        return self.exit_code == 0 and not self.timed_out
+
+
+class Chunk(NamedTuple):
+    """A piece of live output; never half a UTF-8 character."""
+
+    stream: StreamName
+    text: str
+
+
+class CodeError(NamedTuple):
+    name: str
+    value: str
+    traceback: str
+
+
+class Result(NamedTuple):
+    """One displayed value of a cell, as a MIME bundle."""
+
+    data: Mapping[str, Json]
+    is_main: bool = True
+
+    @property
+    def text(self) -> str | None:
+        return self.data.get("text/plain")
+
+
+class Execution(NamedTuple):
+    """How a cell ended. `state_lost` says whether variables of earlier cells are gone."""
+
+    results: tuple[Result, ...]
+    stdout: str
+    stderr: str
+    error: CodeError | None
+    count: int
+    duration: float
+    timed_out: bool = False
+    truncated: bool = False
+    state_lost: bool = False
+
+    @property
+    def text(self) -> str | None:
+        return next((r.text for r in self.results if r.is_main), None)
+
+    @property
+    def success(self) -> bool:
+        return self.error is None and not self.timed_out
+
+
+class FileInfo(NamedTuple):
+    """One entry of a directory. `path` is absolute inside the sandbox."""
+
+    path: str
+    name: str
+    type: Literal["file", "directory", "symlink", "other"]
+    size: int
+    mode: int
+    modified: float
+    target: str | None = None
+
+
+class FileEvent(NamedTuple):
+    """A change under a watched path. "overflow" means that events were lost."""
+
+    type: Literal["created", "modified", "removed", "moved", "overflow"]
+    path: str
+
+
+class Match(NamedTuple):
+    """A hit of `files.search`. `line` is 0 and `text` empty when only names were asked for."""
+
+    path: str
+    line: int = 0
+    text: str = ""
+
+
+class ProcessInfo(NamedTuple):
+    """A process inside the sandbox, with its pid as seen there."""
+
+    pid: int
+    parent: int
+    command: str
+    state: str
+    memory: int
+    cpu_seconds: float
+    started_by_api: bool
+
+
+class Metrics(NamedTuple):
+    """What the whole sandbox uses now. `None` where the host cannot tell."""
+
+    memory: int | None
+    cpu_seconds: float | None
+    processes: int | None
+    disk: int | None
+    uptime: float
+
+
+class Info(NamedTuple):
+    """A sandbox as the registry knows it. `limits` says who enforces each limit, `walls` which layers stand."""
+
+    id: str
+    driver: str
+    status: Status
+    labels: Mapping[str, str]
+    created: float
+    expires: float | None
+    spec: Spec
+    limits: Mapping[str, Enforcement]
+    walls: tuple[str, ...]
+    reason: str | None = None
+
+
+class Layer(NamedTuple):
+    """One layer of a wall, as `doctor` and `providers` show it."""
+
+    name: str
+    ready: bool
+    detail: str
+    fix: str | None = None
+    required: bool = True

@@ -1,0 +1,99 @@
+"""Frames: a header of ten bytes, then a payload. docs/reference/protocol.md tells what they mean.
+
+Both sides use this module. The decoder trusts nothing: a frame that is too long or of no known kind
+ends the stream with `BadFrame`, before its payload is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any, Dict, List, NamedTuple, Union
+
+VERSION = 1
+HEADER = struct.Struct("<IIBB")
+MAX_PAYLOAD = 1 << 20
+WINDOW = 1 << 20
+DATA_SIZE = 1 << 16
+
+HELLO, OPEN, DATA, EOF, EVENT, CALL, CREDIT, END, CLOSE = range(1, 10)
+STDIN, STDOUT, STDERR = 0, 1, 2
+CREDITED = frozenset((DATA, EVENT))
+
+_KINDS = frozenset(range(HELLO, CLOSE + 1))
+_CREDIT = struct.Struct("<I")
+
+
+class BadFrame(Exception):
+    """The peer sent something that no honest peer sends."""
+
+
+class Frame(NamedTuple):
+    channel: int
+    kind: int
+    stream: int
+    payload: bytes
+
+    def json(self) -> Dict[str, Any]:
+        """The payload as a JSON object.
+
+        Raises:
+            BadFrame: it is not one.
+        """
+        try:
+            value = json.loads(self.payload)
+        except (ValueError, RecursionError) as error:
+            raise BadFrame("a frame of kind %d holds no JSON" % self.kind) from error
+        if not isinstance(value, dict):
+            raise BadFrame("a frame of kind %d holds no JSON object" % self.kind)
+        return value
+
+    def credit(self) -> int:
+        if len(self.payload) != _CREDIT.size:
+            raise BadFrame("a credit frame of the wrong size")
+        return int(_CREDIT.unpack(self.payload)[0])
+
+
+def encode(channel: int, kind: int, payload: Union[bytes, bytearray, memoryview] = b"", stream: int = 0) -> bytes:
+    if len(payload) > MAX_PAYLOAD:
+        raise ValueError("a payload of %d bytes is over the limit" % len(payload))
+    return HEADER.pack(len(payload), channel, kind, stream) + payload
+
+
+def encode_json(channel: int, kind: int, value: Dict[str, Any]) -> bytes:
+    """Lone surrogates, which stand for bytes that are not UTF-8, pass as escapes."""
+    return encode(channel, kind, json.dumps(value, separators=(",", ":")).encode("ascii"))
+
+
+def encode_credit(channel: int, count: int) -> bytes:
+    return encode(channel, CREDIT, _CREDIT.pack(count))
+
+
+class Decoder:
+    """Cuts a byte stream into frames. After `BadFrame` the stream is of no more use."""
+
+    def __init__(self, max_payload: int = MAX_PAYLOAD) -> None:
+        self._buffer = bytearray()
+        self._max = max_payload
+
+    def feed(self, data: bytes) -> List[Frame]:
+        """The frames that `data` completes.
+
+        Raises:
+            BadFrame: a header announces an unknown kind or too long a payload.
+        """
+        buffer = self._buffer
+        buffer += data
+        frames = []
+        start = 0
+        while len(buffer) - start >= HEADER.size:
+            length, channel, kind, stream = HEADER.unpack_from(buffer, start)
+            if length > self._max or kind not in _KINDS:
+                raise BadFrame("a frame of kind %d announces %d bytes" % (kind, length))
+            body = start + HEADER.size
+            if len(buffer) < body + length:
+                break
+            frames.append(Frame(channel, kind, stream, bytes(buffer[body : body + length])))
+            start = body + length
+        del buffer[:start]
+        return frames
