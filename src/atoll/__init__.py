@@ -1,0 +1,1 @@
+"""Run code that an AI agent wrote, behind any wall, with one API."""
