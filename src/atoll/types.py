@@ -112,7 +112,7 @@ class Execution(NamedTuple):
     stdout: str
     stderr: str
     error: CodeError | None
-    count: int
+    count: int  # type: ignore[assignment]  # the cell's number hides tuple.count, which nobody calls here
     duration: float
     timed_out: bool = False
     truncated: bool = False
