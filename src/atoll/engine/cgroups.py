@@ -1,0 +1,223 @@
+"""Control groups, version 1 or 2: one group a sandbox, below a parent that belongs to atoll.
+
+`find` says what this host lets us use; a `Group` is made, joined, limited, frozen and removed. Where
+nothing is writable `find` gives None and the keeper polls instead, which the sandbox's info declares.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+
+_V1_AT_BIRTH = ("memory", "pids")
+_V1_ON_DEMAND = ("cpu", "freezer")
+_CPU_PERIOD = 100_000
+_ROOT = "/sys/fs/cgroup"
+_PARENT = "atoll"
+
+
+def _write(path: str, text: str) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)
+
+
+def _read(path: str) -> str:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(fd, 1 << 16).decode()
+    finally:
+        os.close(fd)
+
+
+class Hierarchy:
+    """Where groups can be made: a directory for each controller (v1), or one for all (v2)."""
+
+    def __init__(self, version: int, parents: dict[str, str]) -> None:
+        self.version = version
+        self.parents = parents
+
+    @property
+    def controllers(self) -> frozenset[str]:
+        return frozenset(self.parents)
+
+
+def _v1(root: str) -> Hierarchy | None:
+    parents = {}
+    for controller in (*_V1_AT_BIRTH, *_V1_ON_DEMAND):
+        top = f"{root}/{controller}"
+        if not os.path.exists(f"{top}/cgroup.procs"):
+            continue
+        parent = f"{top}/{_PARENT}"
+        try:
+            os.makedirs(parent, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(parent, os.W_OK):
+            parents[controller] = parent
+    if not set(_V1_AT_BIRTH) <= set(parents):
+        return None
+    return Hierarchy(1, parents)
+
+
+def _v2_home(root: str) -> str | None:
+    """The directory of the group that this process is in, if groups can be made there or above."""
+    for line in _read("/proc/self/cgroup").splitlines():
+        if line.startswith("0::"):
+            return root + line[3:].rstrip("/")
+    return None
+
+
+def _v2(root: str) -> Hierarchy | None:
+    if not os.path.exists(f"{root}/cgroup.controllers"):
+        return None
+    here = _v2_home(root)
+    # A group with processes cannot delegate controllers, so climb to one that already does.
+    while here and here.startswith(root):
+        try:
+            enabled = set(_read(f"{here}/cgroup.subtree_control").split())
+            if not {"memory", "pids"} <= enabled:
+                _write(f"{here}/cgroup.subtree_control", "+memory +pids +cpu")
+            parent = f"{here}/{_PARENT}"
+            os.makedirs(parent, exist_ok=True)
+            _write(f"{parent}/cgroup.subtree_control", "+memory +pids +cpu")
+        except OSError:
+            here = os.path.dirname(here)
+            continue
+        return Hierarchy(2, dict.fromkeys(("memory", "pids", "cpu", "freezer"), parent))
+    return None
+
+
+def find(root: str = _ROOT) -> Hierarchy | None:
+    """The hierarchy to use on this host, or None. Makes atoll's parent group if it can."""
+    try:
+        return _v2(root) or _v1(root)
+    except OSError:
+        return None
+
+
+class Group:
+    """The control group of one sandbox."""
+
+    def __init__(self, hierarchy: Hierarchy, name: str) -> None:
+        self._hierarchy = hierarchy
+        self._name = name
+
+    def _path(self, controller: str) -> str:
+        return f"{self._hierarchy.parents[controller]}/{self._name}"
+
+    def _paths(self) -> list[str]:
+        return sorted({self._path(c) for c in self._hierarchy.parents})
+
+    def make(self) -> None:
+        for controller in _V1_AT_BIRTH:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(self._path(controller))
+
+    def join(self) -> None:
+        """Move this very process in. What it forks from now on is in too."""
+        for path in sorted({self._path(c) for c in _V1_AT_BIRTH}):
+            _write(f"{path}/cgroup.procs", "0")
+
+    def limit(self, memory: int, pids: int, cpu: float | None) -> None:
+        """Set the limits on the whole tree.
+
+        Raises:
+            OSError: the kernel refused one.
+        """
+        if self._hierarchy.version == 2:
+            _write(f"{self._path('memory')}/memory.max", str(memory))
+            with contextlib.suppress(FileNotFoundError):
+                _write(f"{self._path('memory')}/memory.swap.max", "0")
+            with contextlib.suppress(FileNotFoundError):
+                _write(f"{self._path('memory')}/memory.oom.group", "0")
+            _write(f"{self._path('pids')}/pids.max", str(pids))
+            if cpu is not None:
+                _write(f"{self._path('cpu')}/cpu.max", f"{int(cpu * _CPU_PERIOD)} {_CPU_PERIOD}")
+            return
+        _write(f"{self._path('memory')}/memory.limit_in_bytes", str(memory))
+        with contextlib.suppress(FileNotFoundError):
+            _write(f"{self._path('memory')}/memory.memsw.limit_in_bytes", str(memory))
+        _write(f"{self._path('pids')}/pids.max", str(pids))
+        if cpu is not None:
+            self._gather("cpu")
+            _write(f"{self._path('cpu')}/cpu.cfs_period_us", str(_CPU_PERIOD))
+            _write(f"{self._path('cpu')}/cpu.cfs_quota_us", str(int(cpu * _CPU_PERIOD)))
+
+    def _gather(self, controller: str) -> None:
+        """v1: bring every process of the sandbox into a group that few sandboxes ever need."""
+        path = self._path(controller)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path)
+        inside: set[str] = set()
+        while missing := set(self.processes()) - inside:
+            for pid in missing:
+                with contextlib.suppress(ProcessLookupError):
+                    _write(f"{path}/cgroup.procs", pid)
+            inside |= missing
+
+    def processes(self) -> list[str]:
+        """The pids in it, as this process sees them."""
+        return _read(f"{self._path('pids')}/cgroup.procs").split()
+
+    def freeze(self, frozen: bool, timeout: float = 5.0) -> None:
+        """Stop or continue every process in it.
+
+        Raises:
+            TimeoutError: some process did not stop in time; all go on.
+        """
+        if self._hierarchy.version == 2:
+            path = self._path("freezer")
+            _write(f"{path}/cgroup.freeze", "1" if frozen else "0")
+            self._await(lambda: f"frozen {int(frozen)}" in _read(f"{path}/cgroup.events"), timeout)
+            return
+        self._gather("freezer")
+        path = self._path("freezer")
+        _write(f"{path}/freezer.state", "FROZEN" if frozen else "THAWED")
+        if frozen:
+            self._await(lambda: _read(f"{path}/freezer.state").strip() == "FROZEN", timeout)
+
+    def _await(self, done: object, timeout: float) -> None:
+        assert callable(done)
+        deadline = time.monotonic() + timeout
+        while not done():
+            if time.monotonic() > deadline:
+                raise TimeoutError("the processes did not stop in time")
+            time.sleep(0.001)
+
+    def memory_used(self) -> int:
+        if self._hierarchy.version == 2:
+            return int(_read(f"{self._path('memory')}/memory.current"))
+        return int(_read(f"{self._path('memory')}/memory.usage_in_bytes"))
+
+    def out_of_memory_kills(self) -> int:
+        """How often the kernel killed a process in it for want of memory."""
+        name = "memory.events" if self._hierarchy.version == 2 else "memory.oom_control"
+        for line in _read(f"{self._path('memory')}/{name}").splitlines():
+            key, _, value = line.partition(" ")
+            if key == "oom_kill":
+                return int(value)
+        return 0
+
+    def remove(self, timeout: float = 2.0) -> None:
+        """Remove it; its processes must be dead. Does nothing where it does not exist.
+
+        Raises:
+            OSError: it is still busy after the timeout.
+        """
+        deadline = time.monotonic() + timeout
+        for path in self._paths():
+            while True:
+                try:
+                    os.rmdir(path)
+                except FileNotFoundError:
+                    break
+                except OSError:
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.0005)
+                else:
+                    break

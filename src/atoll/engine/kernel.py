@@ -1,0 +1,172 @@
+"""System calls that Python does not wrap, through ctypes, each raising OSError with a sentence.
+
+Numbers are given for x86-64 and aarch64; calls added since Linux 5.0 have the same number on both.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import signal
+import struct
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_python = ctypes.pythonapi
+
+MACHINE = platform.machine()
+_OLD_CALLS = {
+    "x86_64": {"clone": 56, "pivot_root": 155, "capset": 126, "seccomp": 317},
+    "aarch64": {"clone": 220, "pivot_root": 41, "capset": 91, "seccomp": 277},
+}
+_NEW_CALLS = {
+    "open_tree": 428,
+    "move_mount": 429,
+    "fsopen": 430,
+    "fsconfig": 431,
+    "fsmount": 432,
+    "close_range": 436,
+    "mount_setattr": 442,
+    "landlock_create_ruleset": 444,
+    "landlock_add_rule": 445,
+    "landlock_restrict_self": 446,
+}
+_CALLS = {**_OLD_CALLS.get(MACHINE, {}), **_NEW_CALLS}
+
+CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC = 0x20000, 0x2000000, 0x4000000, 0x8000000
+CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
+
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_NOATIME = 1, 2, 4, 8, 32, 1024
+MS_BIND, MS_REC, MS_PRIVATE, MS_SLAVE = 4096, 16384, 1 << 18, 1 << 19
+MNT_DETACH = 2
+
+AT_FDCWD, AT_EMPTY_PATH, AT_RECURSIVE = -100, 0x1000, 0x8000
+OPEN_TREE_CLONE, OPEN_TREE_CLOEXEC = 1, os.O_CLOEXEC
+MOVE_MOUNT_F_EMPTY_PATH = 4
+MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV, MOUNT_ATTR_IDMAP = 1, 2, 4, 0x100000
+
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_SECUREBITS = 1, 4, 24, 28
+PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 38, 47, 4
+# noroot, no setuid fixup, keep-caps off, no ambient raise; each with its lock.
+SECUREBITS_LOCKED = 0b11101111
+
+
+def _fail(what: str) -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def syscall(name: str, *args: object) -> int:
+    """Make a system call by name.
+
+    Raises:
+        OSError: it failed, or this machine's architecture has no number for it here.
+    """
+    number = _CALLS.get(name)
+    if number is None:
+        raise OSError(38, f"{name}: not known on {MACHINE}")
+    converted = [ctypes.c_long(a) if isinstance(a, int) else a for a in args]
+    result = int(_libc.syscall(ctypes.c_long(number), *converted))
+    if result < 0:
+        raise _fail(name)
+    return result
+
+
+def clone(flags: int) -> int:
+    """Like `os.fork`, into new namespaces. Only for single-threaded processes."""
+    _python.PyOS_BeforeFork()
+    pid = int(_libc.syscall(ctypes.c_long(_CALLS["clone"]), ctypes.c_ulong(flags | signal.SIGCHLD), 0, 0, 0, 0))
+    if pid == 0:
+        _python.PyOS_AfterFork_Child()
+        return 0
+    number = ctypes.get_errno()
+    _python.PyOS_AfterFork_Parent()
+    if pid < 0:
+        raise OSError(number, f"clone: {os.strerror(number)}")
+    return pid
+
+
+def unshare(flags: int) -> None:
+    if _libc.unshare(flags) != 0:
+        raise _fail("unshare")
+
+
+def setns(fd: int, kind: int) -> None:
+    if _libc.setns(fd, kind) != 0:
+        raise _fail("setns")
+
+
+def _text(value: str | None) -> bytes | None:
+    return None if value is None else os.fsencode(value)
+
+
+def mount(source: str | None, target: str, kind: str | None, flags: int = 0, data: str | None = None) -> None:
+    if _libc.mount(_text(source), _text(target), _text(kind), ctypes.c_ulong(flags), _text(data)) != 0:
+        raise _fail(f"mount {target}")
+
+
+def umount(target: str, flags: int = MNT_DETACH) -> None:
+    if _libc.umount2(_text(target), flags) != 0:
+        raise _fail(f"umount {target}")
+
+
+def pivot_root(new: str, old: str) -> None:
+    syscall("pivot_root", _text(new), _text(old))
+
+
+def open_tree(path: str, *, recursive: bool) -> int:
+    flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | (AT_RECURSIVE if recursive else 0)
+    return syscall("open_tree", AT_FDCWD, _text(path), flags)
+
+
+def move_mount(fd: int, target: str) -> None:
+    syscall("move_mount", fd, b"", AT_FDCWD, _text(target), MOVE_MOUNT_F_EMPTY_PATH)
+
+
+def mount_setattr(fd: int, attributes: int, *, recursive: bool, userns: int = 0) -> None:
+    """Add attributes to a mount given by descriptor; `userns` is for MOUNT_ATTR_IDMAP."""
+    flags = AT_EMPTY_PATH | (AT_RECURSIVE if recursive else 0)
+    packed = struct.pack("QQQQ", attributes, 0, 0, userns)
+    syscall("mount_setattr", fd, b"", flags, packed, len(packed))
+
+
+def bind(source: str, target: str, *, read_only: bool) -> None:
+    """Mount a directory or file at another place, without set-uid and devices."""
+    fd = open_tree(source, recursive=True)
+    try:
+        attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (MOUNT_ATTR_RDONLY if read_only else 0)
+        mount_setattr(fd, attributes, recursive=True)
+        move_mount(fd, target)
+    finally:
+        os.close(fd)
+
+
+def prctl(option: int, *args: int) -> int:
+    padded = [ctypes.c_ulong(a) for a in (*args, 0, 0, 0, 0)[:4]]
+    result = int(_libc.prctl(option, *padded))
+    if result < 0:
+        raise _fail(f"prctl {option}")
+    return result
+
+
+def drop_capabilities() -> None:
+    """Give up every capability, for ever: bounding set, ambient set and the three process sets."""
+    for capability in range(64):
+        try:
+            prctl(PR_CAPBSET_DROP, capability)
+        except OSError as error:
+            if error.errno == 22:
+                break
+            raise
+    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+    prctl(PR_SET_SECUREBITS, SECUREBITS_LOCKED)
+    syscall("capset", struct.pack("Ii", 0x20080522, 0), bytes(24))
+
+
+def close_from(first: int, keep: tuple[int, ...] = ()) -> None:
+    """Close every descriptor from `first` on, but those to keep."""
+    for fd in sorted(k for k in keep if k >= first):
+        if fd > first:
+            syscall("close_range", first, fd - 1, 0)
+        first = fd + 1
+    syscall("close_range", first, 0xFFFFFFFF, 0)

@@ -1,0 +1,153 @@
+"""The system call filter: what no sandboxed program needs and what has broken sandboxes before.
+
+`program` is pure: it gives the BPF bytes for a machine. `install` loads them, irrevocably.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import struct
+
+from . import kernel
+
+# name: (x86-64, aarch64)
+_DENIED: dict[str, tuple[int | None, int | None]] = {
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "process_madvise": (440, 440),
+    "kcmp": (312, 272),
+    "pidfd_getfd": (438, 438),
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "open_tree_attr": (467, 467),
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "keyctl": (250, 219),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "reboot": (169, 142),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "acct": (163, 89),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
+    "syslog": (103, 116),
+    "settimeofday": (164, 170),
+    "clock_settime": (227, 112),
+    "clock_adjtime": (305, 266),
+    "adjtimex": (159, 171),
+    "sethostname": (170, 161),
+    "setdomainname": (171, 162),
+    "open_by_handle_at": (304, 265),
+    "name_to_handle_at": (303, 264),
+    "fanotify_init": (300, 262),
+    "fanotify_mark": (301, 263),
+    "lookup_dcookie": (212, 18),
+    "move_pages": (279, 239),
+    "migrate_pages": (256, 238),
+    "mbind": (237, 235),
+    "set_mempolicy": (238, 237),
+    "vhangup": (153, 58),
+    "nfsservctl": (180, 42),
+    "uselib": (134, None),
+    "modify_ldt": (154, None),
+    "iopl": (172, None),
+    "ioperm": (173, None),
+    "create_module": (174, None),
+    "get_kernel_syms": (177, None),
+    "query_module": (178, None),
+    "_sysctl": (156, None),
+    "ustat": (136, None),
+}
+_CLONE3 = 435
+_MACHINES = {"x86_64": (0, 0xC000003E, 56, 16, 41), "aarch64": (1, 0xC00000B7, 220, 29, 198)}
+
+_NEW_NAMESPACES = 0x7E020000
+_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+# Families a program has a use for: UNIX, INET, INET6, NETLINK. Others (packet, vsock, alg, ...) are attack surface.
+_SOCKET_FAMILIES = (1, 2, 10, 16)
+
+_LD, _JEQ, _JGE, _JSET, _RET = 0x20, 0x15, 0x35, 0x45, 0x06
+_ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+_NUMBER, _ARCH, _ARG0, _ARG1 = 0, 4, 16, 24
+_X32_BIT = 0x40000000
+
+
+def _op(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
+    return struct.pack("<HBBI", code, yes, no, value)
+
+
+def _refuse(number: int) -> bytes:
+    return _op(_RET, _ERRNO | number)
+
+
+def program(machine: str) -> bytes:
+    """The filter for a machine, as BPF instructions.
+
+    Raises:
+        OSError: there is no table for this machine, so no filter can be made.
+    """
+    if machine not in _MACHINES:
+        raise OSError(errno.ENOSYS, f"atoll has no system call table for {machine}")
+    column, arch, clone, ioctl, socket = _MACHINES[machine]
+    code = [_op(_LD, _ARCH), _op(_JEQ, arch, 1, 0), _op(_RET, _KILL), _op(_LD, _NUMBER)]
+    if machine == "x86_64":
+        code += [_op(_JGE, _X32_BIT, 0, 1), _refuse(errno.ENOSYS)]
+    # libc falls back to clone, whose flags can be seen.
+    code += [_op(_JEQ, _CLONE3, 0, 1), _refuse(errno.ENOSYS)]
+    for numbers in _DENIED.values():
+        number = numbers[column]
+        if number is not None:
+            code += [_op(_JEQ, number, 0, 1), _refuse(errno.EPERM)]
+    code += [
+        _op(_JEQ, clone, 0, 4),
+        _op(_LD, _ARG0),
+        _op(_JSET, _NEW_NAMESPACES, 0, 1),
+        _refuse(errno.EPERM),
+        _op(_RET, _ALLOW),
+        _op(_JEQ, ioctl, 0, 5),
+        _op(_LD, _ARG1),
+        _op(_JEQ, _TIOCSTI, 1, 0),
+        _op(_JEQ, _TIOCLINUX, 0, 1),
+        _refuse(errno.EPERM),
+        _op(_RET, _ALLOW),
+        _op(_JEQ, socket, 0, len(_SOCKET_FAMILIES) + 2),
+        _op(_LD, _ARG0),
+    ]
+    for index, family in enumerate(_SOCKET_FAMILIES):
+        code.append(_op(_JEQ, family, len(_SOCKET_FAMILIES) - index, 0))
+    code += [_refuse(errno.EAFNOSUPPORT), _op(_RET, _ALLOW)]
+    return b"".join(code)
+
+
+def install(code: bytes) -> None:
+    """Load a filter into this process and all its descendants. Needs no_new_privs.
+
+    Raises:
+        OSError: the kernel has no seccomp filters.
+    """
+    buffer = ctypes.create_string_buffer(code, len(code))
+    packed = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(buffer))
+    kernel.syscall("seccomp", 1, 0, packed)
