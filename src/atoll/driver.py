@@ -18,10 +18,15 @@ Register = Callable[[Handle], None]
 
 
 class GuestStream(Protocol):
-    """A byte stream to a guest. `recv` gives b"" at the end; `close` never blocks and never raises."""
+    """A byte stream to a guest. `recv` gives b"" at the end; `close` never blocks and never raises.
+
+    Both `send` and `recv` raise TimeoutError or another OSError, and nothing else. `stale` says of an idle
+    stream that it has ended or holds bytes nobody asked for.
+    """
 
     async def send(self, data: bytes) -> None: ...
     async def recv(self, timeout: float | None = None) -> bytes: ...
+    def stale(self) -> bool: ...
     def close(self) -> None: ...
 
 

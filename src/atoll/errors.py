@@ -14,6 +14,8 @@ AtollError
 │   ├── CreateFailed             the wall could not be built; nothing is left of it
 │   ├── Busy                     it is doing something that excludes this; retryable
 │   └── Unresponsive             its guest did not answer in time; retryable
+├── TimedOut                     also TimeoutError: a wait that you bounded; what you waited for goes on; retryable
+├── ManyFailed                   some runs of a `run_many` broke; `results` has every result and error
 ├── CommandFailed                check=True and the exit code was not 0; `completed` has the rest
 ├── ProtocolError                the guest said something that no honest guest says
 ├── StoreError                   the registry on disk cannot be read or written
@@ -115,6 +117,23 @@ class CommandFailed(AtollError):
         tail = completed.stderr.strip().splitlines()[-1:] or [""]
         reason = "ran out of time" if completed.timed_out else f"exited with {completed.exit_code}"
         super().__init__(f"The command {reason}{': ' + tail[0] if tail[0] else '.'}")
+
+
+class TimedOut(AtollError, TimeoutError):
+    code = "timed_out"
+    retryable = True
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class ManyFailed(AtollError):
+    code = "many_failed"
+
+    def __init__(self, results: list[Completed | AtollError]) -> None:
+        self.results = results
+        broken = [result for result in results if isinstance(result, AtollError)]
+        super().__init__(f"{len(broken)} of {len(results)} commands could not be run; the first: {broken[0]}")
 
 
 class ProtocolError(AtollError):

@@ -7,6 +7,9 @@ sandbox does (docs/decisions/0002-one-source-for-sync-and-async.md).
 
 from __future__ import annotations
 
+import _thread
+import os
+import select
 import socket
 import time
 from collections.abc import Callable, Coroutine
@@ -15,13 +18,29 @@ from typing import Any, Protocol, TypeVar
 T = TypeVar("T")
 
 RECEIVE_SIZE = 1 << 18
+SEND_TIMEOUT = 30.0
+"""An honest peer always reads; one that has taken nothing for so long is not answering."""
+
+
+class Lock(Protocol):
+    async def acquire(self, timeout: float | None = None) -> bool:
+        """Whether it was had in time. Without a timeout it waits for as long as it takes."""
+
+    def release(self) -> None: ...
+
+
+class Shield(Protocol):
+    """A `with` block that a cancellation does not interrupt until its time is over."""
+
+    def __enter__(self) -> object: ...
+    def __exit__(self, *exc: object) -> bool | None: ...
 
 
 class IO(Protocol):
-    """What a coroutine of the host side may wait for."""
+    """What a coroutine of the host side may wait for. One socket may be sent to and received from at once."""
 
     async def recv(self, sock: socket.socket, size: int, timeout: float | None) -> bytes:
-        """Bytes, or b"" at the end of the stream.
+        """Bytes, or b"" at the end of the stream. What is cancelled or late has taken nothing.
 
         Raises:
             TimeoutError: nothing came in time.
@@ -33,31 +52,60 @@ class IO(Protocol):
         """One message and the descriptors that came with it. Raises TimeoutError as `recv` does."""
 
     async def send(self, sock: socket.socket, data: bytes) -> None:
-        """All of `data`."""
+        """All of `data`.
+
+        Raises:
+            TimeoutError: the peer took nothing for `SEND_TIMEOUT` seconds.
+        """
 
     async def sleep(self, seconds: float) -> None: ...
 
     async def in_thread(self, function: Callable[[], T]) -> T:
         """Run something that touches the disk for long, off the event loop if there is one."""
 
+    def lock(self) -> Lock: ...
+
+    def shield(self, seconds: float) -> Shield:
+        """For what must be cleaned up even when the task is cancelled."""
+
 
 class BlockingIO:
-    """Plain blocking calls. Nothing here ever suspends."""
+    """Plain blocking calls. Nothing here ever suspends.
+
+    Sockets are kept non-blocking and waited for with poll(): a socket's own timeout is shared by its
+    reader and its writer, poll's is not.
+    """
 
     async def recv(self, sock: socket.socket, size: int, timeout: float | None) -> bytes:
-        sock.settimeout(timeout)
-        return sock.recv(size)
+        _unblock(sock)
+        while True:
+            try:
+                return sock.recv(size)
+            except BlockingIOError:
+                _wait(sock, select.POLLIN, timeout)
 
     async def recv_fds(
         self, sock: socket.socket, size: int, count: int, timeout: float | None
     ) -> tuple[bytes, list[int]]:
-        sock.settimeout(timeout)
-        data, fds, _, _ = socket.recv_fds(sock, size, count, socket.MSG_CMSG_CLOEXEC)
-        return data, fds
+        _unblock(sock)
+        while True:
+            try:
+                return _recv_fds(sock, size, count)
+            except BlockingIOError:
+                _wait(sock, select.POLLIN, timeout)
 
     async def send(self, sock: socket.socket, data: bytes) -> None:
-        sock.settimeout(None)
-        sock.sendall(data)
+        _unblock(sock)
+        rest: bytes | memoryview = data
+        while rest:
+            try:
+                sent = sock.send(rest)
+            except BlockingIOError:
+                _wait(sock, select.POLLOUT, SEND_TIMEOUT)
+            else:
+                if sent == len(rest):
+                    return
+                rest = memoryview(rest)[sent:]
 
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -65,45 +113,49 @@ class BlockingIO:
     async def in_thread(self, function: Callable[[], T]) -> T:
         return function()
 
+    def lock(self) -> Lock:
+        return _ThreadLock()
+
+    def shield(self, seconds: float) -> Shield:
+        return _NoShield()
+
 
 class AnyIO:
     """The same on whichever event loop runs, asyncio or trio, through anyio."""
 
     async def recv(self, sock: socket.socket, size: int, timeout: float | None) -> bytes:
-        import anyio
-
-        sock.setblocking(False)
-        with anyio.fail_after(timeout):
-            while True:
-                try:
-                    return sock.recv(size)
-                except BlockingIOError:
-                    await anyio.wait_readable(sock)
+        return await self._receive(sock, lambda: sock.recv(size), timeout)
 
     async def recv_fds(
         self, sock: socket.socket, size: int, count: int, timeout: float | None
     ) -> tuple[bytes, list[int]]:
-        import anyio
+        return await self._receive(sock, lambda: _recv_fds(sock, size, count), timeout)
 
-        sock.setblocking(False)
+    async def _receive(self, sock: socket.socket, take: Callable[[], T], timeout: float | None) -> T:
+        import anyio
+        import anyio.lowlevel
+
+        _unblock(sock)
         with anyio.fail_after(timeout):
+            # Before and not after: a cancellation must not lose what was taken.
+            await anyio.lowlevel.checkpoint()
             while True:
                 try:
-                    data, fds, _, _ = socket.recv_fds(sock, size, count, socket.MSG_CMSG_CLOEXEC)
-                    return data, fds
+                    return take()
                 except BlockingIOError:
                     await anyio.wait_readable(sock)
 
     async def send(self, sock: socket.socket, data: bytes) -> None:
         import anyio
 
-        sock.setblocking(False)
+        _unblock(sock)
         view = memoryview(data)
         while view:
             try:
                 view = view[sock.send(view) :]
             except BlockingIOError:
-                await anyio.wait_writable(sock)
+                with anyio.fail_after(SEND_TIMEOUT):
+                    await anyio.wait_writable(sock)
 
     async def sleep(self, seconds: float) -> None:
         import anyio
@@ -115,21 +167,72 @@ class AnyIO:
 
         return await anyio.to_thread.run_sync(function)
 
+    def lock(self) -> Lock:
+        return _TaskLock()
+
+    def shield(self, seconds: float) -> Shield:
+        import anyio
+
+        return anyio.move_on_after(seconds, shield=True)
+
 
 class Stream:
-    """A connected socket as a `GuestStream`."""
+    """A connected socket as a `GuestStream`.
+
+    `close` may be called while another thread or task waits in `recv`: that one then sees the end, and
+    the descriptor is given back only when nobody uses it. After a fork only the maker ends the stream.
+    """
 
     def __init__(self, io: IO, sock: socket.socket) -> None:
         self._io = io
         self._sock = sock
+        self._maker = os.getpid()
+        self._users = 0
+        self._closed = False
 
     async def send(self, data: bytes) -> None:
-        await self._io.send(self._sock, data)
+        self._users += 1
+        try:
+            await self._io.send(self._sock, data)
+        finally:
+            self._leave()
 
     async def recv(self, timeout: float | None = None) -> bytes:
-        return await self._io.recv(self._sock, RECEIVE_SIZE, timeout)
+        self._users += 1
+        try:
+            return await self._io.recv(self._sock, RECEIVE_SIZE, timeout)
+        finally:
+            self._leave()
+
+    def stale(self) -> bool:
+        """Whether an idle stream has ended or has bytes that nobody asked for: no more use to anyone."""
+        try:
+            self._sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return True
 
     def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if os.getpid() == self._maker:
+            try:
+                self._sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # the peer was faster
+        if not self._users:
+            self._sock.close()
+
+    def _leave(self) -> None:
+        self._users -= 1
+        if self._closed and not self._users:
+            self._sock.close()
+
+    def __del__(self) -> None:
+        # A sandbox outlives the object that speaks to it, so dropping one is no mistake to warn about.
         self._sock.close()
 
 
@@ -146,3 +249,57 @@ def drive(coroutine: Coroutine[Any, Any, T]) -> T:
         return value
     coroutine.close()
     raise RuntimeError("a coroutine suspended without an event loop")
+
+
+class _ThreadLock:
+    def __init__(self) -> None:
+        self._lock = _thread.allocate_lock()
+        self.release = self._lock.release
+
+    async def acquire(self, timeout: float | None = None) -> bool:
+        return self._lock.acquire() if timeout is None else self._lock.acquire(timeout=timeout)
+
+
+class _TaskLock:
+    def __init__(self) -> None:
+        import anyio
+
+        self._lock = anyio.Lock(fast_acquire=True)
+        self.release = self._lock.release
+
+    async def acquire(self, timeout: float | None = None) -> bool:
+        import anyio
+
+        try:
+            self._lock.acquire_nowait()
+        except anyio.WouldBlock:
+            with anyio.move_on_after(timeout):
+                await self._lock.acquire()
+                return True
+            return False
+        return True
+
+
+class _NoShield:
+    def __enter__(self) -> object:
+        return self
+
+    def __exit__(self, *exc: object) -> None: ...
+
+
+def _unblock(sock: socket.socket) -> None:
+    if sock.gettimeout() != 0.0:
+        sock.setblocking(False)
+
+
+def _wait(sock: socket.socket, event: int, timeout: float | None) -> None:
+    poller = select.poll()
+    poller.register(sock, event)
+    # poll() counts milliseconds in an int: more than three weeks are three weeks.
+    if not poller.poll(None if timeout is None else min(max(timeout, 0.0), 2e6) * 1000):
+        raise TimeoutError("nothing happened in time")
+
+
+def _recv_fds(sock: socket.socket, size: int, count: int) -> tuple[bytes, list[int]]:
+    data, fds, _, _ = socket.recv_fds(sock, size, count, socket.MSG_CMSG_CLOEXEC)
+    return data, fds
