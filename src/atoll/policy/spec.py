@@ -1,0 +1,104 @@
+"""From the keywords of `Sandbox.create` to a checked `Spec`, and from there to JSON and back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..errors import InvalidInput, Unsupported
+from ..types import Resources, Spec
+from .env import check_env
+from .labels import check_labels
+from .limits import check_lifetime, check_resources, check_timeout
+from .paths import host_path, workspace_path
+from .text import shown
+
+NETWORKS = ("none", "all", "host")
+
+
+def make_spec(
+    *,
+    image: str | os.PathLike[str] | None = None,
+    source: str | os.PathLike[str] | None = None,
+    network: str | Iterable[str] = "none",
+    resources: Resources | Mapping[str, Any] | None = None,
+    env: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    timeout: float | None = 60.0,
+    lifetime: float = 3600.0,
+    workdir: str = "/workspace",
+    strict: bool = False,
+    fallback: Iterable[str] = (),
+    packages: Iterable[str] = (),
+    permissions: object = None,
+    tools: object = None,
+    snapshot: object = None,
+    gpu: object = None,
+) -> Spec:
+    """A `Spec` in which every value has been checked. Nothing on disk is looked at.
+
+    Raises:
+        InvalidInput: a value that cannot be, with what to write instead.
+        Unsupported: a keyword that is known and not there yet; it is never ignored.
+    """
+    _refuse_what_is_not_there(
+        fallback=fallback, packages=packages, permissions=permissions, tools=tools, snapshot=snapshot, gpu=gpu
+    )
+    if not isinstance(strict, bool):
+        raise InvalidInput(f"strict is {shown(strict)}; give True or False.")
+    return Spec(
+        image=None if image is None else host_path(image, "image"),
+        source=None if source is None else host_path(source, "source"),
+        network=_network(network),
+        resources=check_resources(resources),
+        env=check_env(env),
+        labels=check_labels(labels),
+        timeout=check_timeout(timeout),
+        lifetime=check_lifetime(lifetime),
+        workdir=workspace_path(workdir),
+        strict=strict,
+    )
+
+
+def spec_to_json(spec: Spec) -> dict[str, Any]:
+    """The spec as an object that `json.dumps` takes."""
+    value = spec._asdict()
+    value["resources"] = spec.resources._asdict()
+    value["env"] = dict(spec.env)
+    value["labels"] = dict(spec.labels)
+    return value
+
+
+def spec_from_json(value: object) -> Spec:
+    """What `spec_to_json` wrote, checked again: it may come from another process or version.
+
+    An unknown field is refused, since it may be a restriction that this version would not honour.
+
+    Raises:
+        InvalidInput: it is no spec.
+    """
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"A stored spec is a {type(value).__name__} and not an object.")
+    unknown = [key for key in value if key not in Spec._fields]
+    if unknown:
+        raise InvalidInput(
+            f"A stored spec has the field {shown(unknown[0])}, which this version of atoll does not know."
+        )
+    return make_spec(**value)
+
+
+def _network(network: object) -> str:
+    if isinstance(network, str):
+        if network not in NETWORKS:
+            raise InvalidInput(f"network is {shown(network)}; give 'none', 'all' or 'host'.")
+        return network
+    if isinstance(network, Iterable):
+        raise Unsupported("A list of allowed hosts as network is not there yet; give 'none', 'all' or 'host'.")
+    raise InvalidInput(f"network is a {type(network).__name__}; give 'none', 'all' or 'host'.")
+
+
+def _refuse_what_is_not_there(**values: object) -> None:
+    for name, value in values.items():
+        if value is not None and value not in ((), [], {}):
+            raise Unsupported(f"{name}= is not there yet; leave it out.")

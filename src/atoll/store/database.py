@@ -1,0 +1,195 @@
+"""One SQLite file, shared by many processes and threads: opened late, migrated once, safe across fork.
+
+SQLite forbids to carry an open connection into a forked child: the child would own none of the locks
+that its copy believes in. So every connection is closed before a fork and opened again on next use.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sqlite3
+import time
+from _thread import allocate_lock
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ..errors import StoreError
+
+BUSY_SECONDS = 10.0
+
+Migrations = Sequence[Sequence[str]]
+
+
+class Database:
+    """Migration n takes the schema from version n to n + 1; the file's `user_version` says where it is."""
+
+    def __init__(self, path: str, migrations: Migrations) -> None:
+        self.path = path
+        self._migrations = migrations
+        self._lock = allocate_lock()
+        self._connection: sqlite3.Connection | None = None
+
+    def read(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """All rows of one query.
+
+        Raises:
+            StoreError: the file cannot be used; also from every other method.
+        """
+        with self._lock, self._explained():
+            return self._open().execute(sql, values).fetchall()
+
+    def write(self, sql: str, values: Sequence[Any] = ()) -> int:
+        """One change, committed; the number of rows that it touched."""
+        with self._lock, self._explained():
+            return self._open().execute(sql, values).rowcount
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Reads and changes that no other process comes between. The block must not wait for anything."""
+        with self._lock, self._explained():
+            connection = self._open()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+
+    def close(self) -> None:
+        """Give back the descriptors. The next use opens the file again."""
+        with self._lock:
+            self._drop()
+
+    def leave_before_fork(self) -> None:
+        """Close, and keep others out until the fork is done.
+
+        A thread that dawdles inside SQLite must not stop the fork for ever; the child then abandons its copy.
+        """
+        if self._lock.acquire(timeout=BUSY_SECONDS):
+            _held_for_fork.append(self)
+            self._drop()
+
+    def return_after_fork(self) -> None:
+        self._lock.release()
+
+    def begin_anew_in_child(self) -> None:
+        self._lock = allocate_lock()
+        if self._connection is not None:
+            _abandoned.append(self._connection)
+            self._connection = None
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = self._connect()
+            _in_use.add(self)
+        return self._connection
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        _in_use.discard(self)
+        if connection is not None:
+            connection.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA synchronous = NORMAL")
+            if self._version(connection) != len(self._migrations):
+                self._migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _version(self, connection: sqlite3.Connection) -> int:
+        """The schema's version, after a look that it is not from the future."""
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        if version > len(self._migrations):
+            raise StoreError(
+                f"The registry {self.path} was written by a newer atoll "
+                f"(schema {version}, this one knows {len(self._migrations)}).",
+                hint="Upgrade atoll, or set ATOLL_HOME to another directory.",
+            )
+        return version
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        _set_wal(connection)
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for statements in self._migrations[self._version(connection) :]:
+                for statement in statements:
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {len(self._migrations)}")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StoreError(f"The registry {self.path} cannot be used: {error}.", hint=_hint(error)) from error
+
+
+def _set_wal(connection: sqlite3.Connection) -> None:
+    """SQLite does not wait for its busy timeout here when two processes make the same file at once."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if _primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def _hint(error: sqlite3.Error) -> str | None:
+    return {
+        sqlite3.SQLITE_BUSY: f"Another process has held it for {BUSY_SECONDS:.0f} seconds; try again.",
+        sqlite3.SQLITE_NOTADB: "Move the file away; atoll makes a new one and forgets the sandboxes in it.",
+        sqlite3.SQLITE_CORRUPT: "Move the file away; atoll makes a new one and forgets the sandboxes in it.",
+        sqlite3.SQLITE_FULL: "Free some disk space.",
+        sqlite3.SQLITE_READONLY: "Make the file and its directory writable, or set ATOLL_HOME to another directory.",
+        sqlite3.SQLITE_CANTOPEN: "Check that the directory exists and is writable, or set ATOLL_HOME to another one.",
+    }.get(_primary_code(error))
+
+
+_in_use: set[Database] = set()
+_held_for_fork: list[Database] = []
+_abandoned: list[sqlite3.Connection] = []
+
+
+def _before_fork() -> None:
+    for database in list(_in_use):
+        database.leave_before_fork()
+
+
+def _after_fork_in_parent() -> None:
+    while _held_for_fork:
+        _held_for_fork.pop().return_after_fork()
+
+
+def _after_fork_in_child() -> None:
+    for database in [*_held_for_fork, *_in_use]:
+        database.begin_anew_in_child()
+    _held_for_fork.clear()
+    _in_use.clear()
+
+
+def _close_all() -> None:
+    for database in list(_in_use):
+        database.close()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+atexit.register(_close_all)
