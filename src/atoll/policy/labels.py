@@ -13,7 +13,7 @@ MAX_KEY = 63
 MAX_VALUE = 256
 
 # No "=" and no quote: `-l key=value` stays readable, and the store finds a pair in JSON text.
-_KEY = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?")
+_KEY = r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?"
 
 
 def check_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
@@ -58,7 +58,7 @@ def _check_key(key: object) -> None:
         raise InvalidInput(f"The label key {shown(key)} is a {type(key).__name__}; keys are text.")
     if len(key) > MAX_KEY:
         raise InvalidInput(f"The label key {key[:16]!r}… has {len(key)} characters; at most {MAX_KEY} are allowed.")
-    if _KEY.fullmatch(key) is None:
+    if re.fullmatch(_KEY, key) is None:
         raise InvalidInput(
             f"The label key {key!r} is not allowed; use ASCII letters, digits and . _ / - inside, "
             "and begin and end with a letter or digit."

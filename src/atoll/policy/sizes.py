@@ -11,7 +11,8 @@ MAX_SIZE = (1 << 63) - 1
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 # The digits are bounded, so that nobody makes Python multiply a number of a million digits.
-_SIZE = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,19}))? ?([KMGTP]?)(?:i?B)?", re.IGNORECASE)
+# Compiled on first use: most sandboxes are made without such a text.
+_SIZE = r"([0-9]{1,19})(?:\.([0-9]{1,19}))? ?([KMGTP]?)(?:i?B)?"
 
 
 def parse_size(value: int | str, what: str = "size") -> int:
@@ -29,7 +30,7 @@ def parse_size(value: int | str, what: str = "size") -> int:
 
 
 def _parse_text(text: str, what: str) -> int:
-    match = _SIZE.fullmatch(text.strip())
+    match = re.fullmatch(_SIZE, text.strip(), re.IGNORECASE)
     if match is None:
         raise InvalidInput(f"{what} is {shown(text)}, which is no size; write it like '512M', '1.5G' or '4096'.")
     whole, fraction, unit = match.groups()

@@ -23,9 +23,11 @@ MIGRATIONS = (
     ),
 )
 
-COLUMNS = "id, driver, status, labels, spec, handle, created, expires, maker_pid, maker_started, maker_boot"
-SELECT = "SELECT " + COLUMNS + " FROM sandboxes WHERE spec IS NOT NULL"
-INSERT = "INSERT INTO sandboxes (" + COLUMNS + ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+SELECT = """SELECT id, driver, status, labels, spec, handle, created, expires, maker_pid, maker_started, maker_boot
+    FROM sandboxes WHERE spec IS NOT NULL"""
+INSERT = """INSERT INTO sandboxes
+    (id, driver, status, labels, spec, handle, created, expires, maker_pid, maker_started, maker_boot)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 
 
 class Row(NamedTuple):
