@@ -1,0 +1,1 @@
+"""One module or folder a wall. They never import each other; `registry` loads them by name."""

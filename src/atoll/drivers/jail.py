@@ -1,0 +1,216 @@
+"""The default wall: kernel namespaces, control groups, Landlock and seccomp, with no daemon to install."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ..driver import Driver, Register
+from ..engine import launch, messages
+from ..engine.layout import WORKSPACE, Layout
+from ..errors import (
+    AtollError,
+    Busy,
+    CreateFailed,
+    InvalidInput,
+    ProtocolError,
+    SandboxError,
+    SandboxGone,
+    Unresponsive,
+    Unsupported,
+    WallUnavailable,
+)
+from ..home import state_dir
+from ..io import Stream
+from ..types import Capability, Handle, Info, Layer, Metrics, Spec, Status
+
+_ANSWER_TIMEOUT = 60.0
+_ERRORS: dict[str, type[AtollError]] = {
+    "unsupported": Unsupported,
+    "busy": Busy,
+    "create_failed": CreateFailed,
+    "wall_unavailable": WallUnavailable,
+    "invalid_input": InvalidInput,
+}
+
+
+class JailDriver(Driver):
+    name = "jail"
+    summary = "kernel namespaces, control groups, Landlock and seccomp on this machine"
+    capabilities = frozenset(Capability)
+
+    def __init__(self, io: Any) -> None:
+        super().__init__(io)
+        self._first_streams: dict[str, socket.socket] = {}
+
+    async def create(self, spec: Spec, register: Register, resume: Handle | None = None) -> Handle:
+        home = state_dir()
+        job = await self.io.in_thread(lambda: _job(spec, resume, home))
+        sock = await self._zygote(home)
+        try:
+            try:
+                await self.io.send(sock, messages.encode({"create": job}))
+            except ValueError as error:
+                raise InvalidInput(f"The sandbox's settings are too long: {error}.") from None
+            facts, fds = await self._answer(sock, "ready")
+            self._first_streams[facts["id"]] = socket.socket(fileno=fds[0])
+            handle = Handle(self.name, facts["id"], {**facts, "home": home})
+            try:
+                register(handle)
+                await self.io.send(sock, messages.encode({"op": "keep"}))
+            except BaseException:
+                self._first_streams.pop(facts["id"]).close()
+                raise
+        finally:
+            sock.close()
+        return handle
+
+    async def _zygote(self, home: str) -> socket.socket:
+        _require_linux()
+        return await self.io.in_thread(lambda: launch.connect(home))
+
+    async def open_guest(self, handle: Handle) -> Stream:
+        first = self._first_streams.pop(handle.id, None)
+        if first is not None:
+            return Stream(self.io, first)
+        _, fds = await self._ask(handle, {"op": "open"})
+        if len(fds) != 1:
+            raise ProtocolError("The sandbox's keeper gave no stream.")
+        return Stream(self.io, socket.socket(fileno=fds[0]))
+
+    async def status(self, handle: Handle) -> Status:
+        try:
+            answer, _ = await self._ask(handle, {"op": "status"})
+        except SandboxGone:
+            from ..engine.sweep import kept_until
+
+            places = Layout(_home(handle))
+            return "stopped" if kept_until(places, handle.id) > time.time() else "gone"
+        return "paused" if answer.get("status") == "paused" else "running"
+
+    async def describe(self, handle: Handle, info: Info) -> Info:
+        return info._replace(limits=handle.data["limits"], walls=tuple(handle.data["walls"]))
+
+    async def set_lifetime(self, handle: Handle, seconds: float) -> None:
+        await self._ask(handle, {"op": "lifetime", "seconds": seconds})
+
+    async def metrics(self, handle: Handle) -> Metrics:
+        answer, _ = await self._ask(handle, {"op": "metrics"})
+        return Metrics(**answer)
+
+    async def pause(self, handle: Handle) -> None:
+        await self._ask(handle, {"op": "pause"})
+
+    async def resume(self, handle: Handle) -> None:
+        await self._ask(handle, {"op": "resume"})
+
+    async def stop(self, handle: Handle) -> None:
+        self._forget(handle)
+        await self._ask(handle, {"op": "stop"})
+
+    async def destroy(self, handle: Handle) -> None:
+        self._forget(handle)
+        try:
+            await self._ask(handle, {"op": "destroy"})
+        except SandboxGone:
+            await self.io.in_thread(lambda: _sweep(handle))
+
+    async def health(self) -> list[Layer]:
+        from ..engine.probe import layers
+
+        return await self.io.in_thread(layers)
+
+    def _forget(self, handle: Handle) -> None:
+        first = self._first_streams.pop(handle.id, None)
+        if first is not None:
+            first.close()
+
+    async def _ask(self, handle: Handle, request: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
+        """One question to the keeper.
+
+        Raises:
+            SandboxGone: nobody keeps this sandbox any more.
+        """
+        try:
+            sock = messages.connect(Layout(_home(handle)).socket(handle.id))
+        except OSError:
+            raise SandboxGone(f"Sandbox {handle.id} has ended.") from None
+        with sock:
+            try:
+                await self.io.send(sock, messages.encode(request))
+            except OSError:
+                raise SandboxGone(f"Sandbox {handle.id} has ended.") from None
+            return await self._answer(sock, "ok")
+
+    async def _answer(self, sock: socket.socket, word: str) -> tuple[dict[str, Any], list[int]]:
+        try:
+            data, fds = await self.io.recv_fds(sock, messages.MAX_MESSAGE, 1, _ANSWER_TIMEOUT)
+            answer = messages.decode(data)
+        except TimeoutError:
+            raise Unresponsive("The sandbox's keeper did not answer in time.") from None
+        except (messages.Ended, ConnectionError):
+            if word == "ready":
+                raise CreateFailed("The sandbox's keeper died while it made the sandbox.") from None
+            raise SandboxGone("The sandbox ended before it answered.") from None
+        if word in answer:
+            return answer[word], fds
+        error: Mapping[str, Any] = answer.get("error", {})
+        raise _ERRORS.get(str(error.get("code")), SandboxError)(str(error.get("message", answer)))
+
+
+def _require_linux() -> None:
+    import sys
+
+    if not sys.platform.startswith("linux"):
+        raise WallUnavailable(
+            "The jail driver needs Linux.", hint="On this system use a hosted driver, or another atoll server."
+        )
+
+
+def _home(handle: Handle) -> str:
+    home = handle.data.get("home")
+    return home if isinstance(home, str) else state_dir()
+
+
+def _sweep(handle: Handle) -> None:
+    from ..engine import cgroups, sweep
+
+    sweep.remove(Layout(_home(handle)), cgroups.find(), handle.id)
+
+
+def _job(spec: Spec, resume: Handle | None, home: str) -> dict[str, Any]:
+    """What the keeper needs to know, with every path looked at."""
+    source = _directory(spec.source, "source") if spec.source else None
+    image = None
+    if spec.image:
+        from ..engine.images import unpacked
+
+        image = unpacked(spec.image, home)
+    resources = spec.resources
+    return {
+        # A parked sandbox has the default root and a network namespace of its own.
+        "plain": bool(image or resume or spec.workdir != WORKSPACE or spec.network == "host"),
+        "image": image,
+        "source": source,
+        "workdir": spec.workdir,
+        "network": spec.network,
+        "memory": resources.memory,
+        "pids": resources.pids,
+        "cpu": resources.cpu,
+        "disk": resources.disk,
+        "strict": spec.strict,
+        "env": dict(spec.env),
+        "lifetime": spec.lifetime,
+        "resume": resume.id if resume else None,
+        "resume_uid": resume.data["uid"] if resume else None,
+    }
+
+
+def _directory(path: str, what: str) -> str:
+    real = os.path.realpath(path)
+    if not os.path.isdir(real):
+        raise InvalidInput(f"{what}={path!r} is not a directory.")
+    return real

@@ -1,0 +1,105 @@
+"""Disk limits that the kernel holds: an ext4 file system of the right size in a file, on a loop device.
+
+Only root can mount one. An empty file system is made once for each size and copied, holes and all.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+
+from .birth import BirthFailed
+
+_LOOP_CTL_GET_FREE, _LOOP_CONFIGURE = 0x4C82, 0x4C0A
+_AUTOCLEAR = 4
+_CONFIG_SIZE = 304
+_FLAGS_OFFSET = 8 + 52
+SMALLEST = 1 << 20
+
+
+def prepare(directory: str, size: int) -> str:
+    """The path of an empty file system of `size` bytes.
+
+    Raises:
+        BirthFailed: mkfs.ext4 is missing or refuses the size.
+    """
+    if size < SMALLEST:
+        raise BirthFailed(f"A disk limit of {size} bytes is too small; give at least 1M.", "invalid_input")
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    path = f"{directory}/{size}.ext4"
+    if not os.path.exists(path):
+        _make(path, size)
+    return path
+
+
+def _make(path: str, size: int) -> None:
+    import subprocess
+
+    tool = next((p for p in ("/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4") if os.path.exists(p)), None)
+    if tool is None:
+        raise BirthFailed("A disk limit needs `mkfs.ext4`; install the package e2fsprogs.", "unsupported")
+    draft = f"{path}.{os.getpid()}"
+    try:
+        with open(draft, "wb") as file:
+            file.truncate(size)
+        # No journal: the disk ends with the sandbox. No reserved blocks: the limit is the user's.
+        options = ["-q", "-F", "-m", "0", "-O", "^has_journal", "-E", "lazy_itable_init=1,nodiscard"]
+        done = subprocess.run([tool, *options, draft], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise BirthFailed(f"A disk of {size} bytes could not be made: {done.stderr.strip()}")
+        os.rename(draft, path)
+    finally:
+        if os.path.exists(draft):
+            os.unlink(draft)
+
+
+def copy_sparse(source: str, target: str) -> None:
+    """Copy a file and its holes."""
+    reader = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+    writer = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        size = os.fstat(reader).st_size
+        os.ftruncate(writer, size)
+        position = 0
+        while position < size:
+            try:
+                start = os.lseek(reader, position, os.SEEK_DATA)
+            except OSError:
+                break
+            end = os.lseek(reader, start, os.SEEK_HOLE)
+            while start < end:
+                start += os.copy_file_range(reader, writer, end - start, start, start)
+            position = end
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def attach(path: str) -> tuple[str, int]:
+    """A loop device on a file: its name, and a descriptor to hold until it is mounted.
+
+    Raises:
+        OSError: there are no loop devices.
+    """
+    control = os.open("/dev/loop-control", os.O_RDWR | os.O_CLOEXEC)
+    backing = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        for _ in range(64):
+            name = f"/dev/loop{fcntl.ioctl(control, _LOOP_CTL_GET_FREE)}"
+            device = os.open(name, os.O_RDWR | os.O_CLOEXEC)
+            config = bytearray(_CONFIG_SIZE)
+            struct.pack_into("II", config, 0, backing, 0)
+            # lo_flags of the embedded loop_info64; the kernel lets go of the file with the last user.
+            struct.pack_into("I", config, _FLAGS_OFFSET, _AUTOCLEAR)
+            try:
+                fcntl.ioctl(device, _LOOP_CONFIGURE, bytes(config))
+            except OSError:
+                # Somebody else was quicker with this number.
+                os.close(device)
+                continue
+            return name, device
+    finally:
+        os.close(control)
+        os.close(backing)
+    raise OSError("no free loop device")

@@ -1,0 +1,121 @@
+"""The wall, from inside: what the first process of a sandbox does to itself before it becomes the guest.
+
+It is born by `kernel.clone` into new namespaces, trusted, and goes through these steps in order:
+`enter` (root file system, proc, devices), then waits if it is parked, `furnish` (the caller's mounts),
+`close` (ids, user namespace, capabilities, no_new_privs, Landlock, seccomp). After `close` it is hostile.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+import socket
+import struct
+from typing import Any
+
+from . import kernel, landlock, layout, rootfs, seccomp
+
+NAMESPACES = kernel.CLONE_NEWNS | kernel.CLONE_NEWPID | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS
+_NOSUID_NODEV = kernel.MS_NOSUID | kernel.MS_NODEV
+_SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
+_OPEN_FILES = 4096
+
+
+def enter(root: str, *, locked: bool) -> None:
+    """Make `root` this process's root, with the host's still at `layout.OLD_ROOT`.
+
+    `locked` is for a mount namespace copied into a less privileged user namespace, where only a fresh
+    copy of the mounts can become a root.
+    """
+    kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
+    if locked:
+        fd = kernel.open_tree(root, recursive=True)
+        kernel.move_mount(fd, root)
+        os.close(fd)
+    os.chdir(root)
+    kernel.pivot_root(".", layout.OLD_ROOT[1:])
+    os.chdir("/")
+    kernel.mount("proc", "/proc", "proc", _NOSUID_NODEV | kernel.MS_NOEXEC)
+    kernel.mount("devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")
+    kernel.mount("shm", "/dev/shm", "tmpfs", _NOSUID_NODEV, "mode=1777,size=50%")
+
+
+def loopback_up() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", _IFF_UP))
+
+
+def furnish(box: str, workdir: str, source: int | str | None, *, rootless: bool) -> None:
+    """Mount the sandbox's writable places. `box` is a host path; `source` a path, or a detached mount."""
+    box = layout.OLD_ROOT + box
+    kernel.bind(f"{box}/tmp", "/tmp", read_only=False)
+    kernel.bind(f"{box}/home", layout.HOME_INSIDE, read_only=False)
+    if source is None:
+        kernel.bind(f"{box}/work", workdir, read_only=False)
+        return
+    if isinstance(source, int):
+        # The lower layer must have a path; the workdir, soon covered, serves.
+        kernel.move_mount(source, workdir)
+        lower = workdir
+    else:
+        lower = layout.OLD_ROOT + source
+    options = f"lowerdir={_escape(lower)},upperdir={_escape(box)}/upper,workdir={_escape(box)}/scratch"
+    options += ",userxattr" if rootless else ",redirect_dir=on"
+    kernel.mount("workspace", workdir, "overlay", _NOSUID_NODEV, options)
+
+
+def _escape(path: str) -> str:
+    return path.replace("\\", "\\\\").replace(":", "\\:").replace(",", "\\,")
+
+
+def set_rlimits(limits: dict[str, int]) -> None:
+    """Per-process limits: always no core files; the rest as the keeper says."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
+    names = {"as": resource.RLIMIT_AS, "nproc": resource.RLIMIT_NPROC, "fsize": resource.RLIMIT_FSIZE}
+    for name, value in limits.items():
+        resource.setrlimit(names[name], (value, value))
+
+
+def _map_ids(uid: int) -> None:
+    """Give this process its ids inside a fresh user namespace; nobody else is mapped."""
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{layout.USER} {uid} 1"),
+        ("gid_map", f"{layout.GROUP} {uid} 1"),
+    ):
+        fd = os.open(f"/proc/self/{name}", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(fd, text.encode())
+        finally:
+            os.close(fd)
+
+
+def close(job: dict[str, Any], filter_code: bytes) -> None:
+    """Drop everything. What this raises means that no wall stands: the process must end.
+
+    Raises:
+        OSError: a layer could not be put up.
+    """
+    kernel.umount(layout.OLD_ROOT)
+    socket.sethostname(layout.HOST_NAME)
+    set_rlimits(job["rlimits"])
+    os.umask(0o022)
+    if not job["rootless"]:
+        os.setgroups([])
+        os.setresgid(job["uid"], job["uid"], job["uid"])
+        os.setresuid(job["uid"], job["uid"], job["uid"])
+        # Changing ids made /proc/self root's; the id maps must still be written.
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
+        kernel.unshare(kernel.CLONE_NEWUSER)
+        _map_ids(job["uid"])
+    # Set again: a change of ids clears it.
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, 9)
+    kernel.drop_capabilities()
+    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+    if job["landlock"]:
+        landlock.restrict(job["landlock"], (job["workdir"], *rootfs.WRITABLE_INSIDE), rootfs.LANDLOCK_DEVICES)
+    seccomp.install(filter_code)
+    os.chdir(job["workdir"])

@@ -1,0 +1,120 @@
+"""Reaching the zygote from a client, and starting it when there is none.
+
+Many processes may want one at the same time: a lock decides who starts it, and all end with the same one.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+
+from ..errors import WallUnavailable
+from . import messages
+from .layout import Layout
+
+_START_TIMEOUT = 30.0
+
+
+def tag() -> str:
+    """Names the zygote that fits this atoll and this interpreter: after an upgrade a new one is started."""
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    python = os.stat(_interpreter())
+    return f"{messages.VERSION}-{os.stat(package).st_ino:x}-{python.st_ino:x}"
+
+
+def _interpreter() -> str:
+    return getattr(sys, "_base_executable", None) or sys.executable
+
+
+def connect(home: str) -> socket.socket:
+    """A connection to the zygote, started if need be. May block for the time of a start.
+
+    Raises:
+        WallUnavailable: it could not be started; the message says why.
+    """
+    path = f"{Layout(home).run}/zygote-{tag()}"
+    try:
+        return messages.connect(path)
+    except OSError:
+        return _start_once(home, path)
+
+
+def _start_once(home: str, path: str) -> socket.socket:
+    import fcntl
+
+    places = Layout(home)
+    places.make()
+    lock = os.open(f"{places.run}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            return messages.connect(path)
+        except FileNotFoundError:
+            pass
+        except OSError:
+            os.unlink(path)
+        _spawn(home, places)
+        return messages.connect(path)
+    finally:
+        os.close(lock)
+
+
+def _spawn(home: str, places: Layout) -> None:
+    """Start a zygote as a daemon of its own session and wait until it is ready."""
+    reader, writer = os.pipe()
+    log = os.open(f"{places.run}/zygote.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    package_parent = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    code = (
+        f"import sys; sys.path.append({package_parent!r}); from atoll.engine.zygote import daemon; "
+        f"daemon({home!r}, {tag()!r}, 3)"
+    )
+    python = _interpreter()
+    actions = [
+        (os.POSIX_SPAWN_DUP2, null, 0),
+        (os.POSIX_SPAWN_DUP2, log, 1),
+        (os.POSIX_SPAWN_DUP2, log, 2),
+        (os.POSIX_SPAWN_DUP2, writer, 3),
+    ]
+    try:
+        # -I and -S: nothing of the caller's environment, home or site-packages gets into the zygote.
+        pid = os.posix_spawn(python, [python, "-I", "-S", "-c", code], {"PATH": "/usr/bin:/bin"}, file_actions=actions)
+        os.close(writer)
+        writer = -1
+        os.waitpid(pid, 0)
+        answer = _read_all(reader)
+    finally:
+        for fd in (reader, writer, log, null):
+            if fd >= 0:
+                os.close(fd)
+    if answer != b"ok":
+        reason = answer.decode(errors="replace") or f"see {places.run}/zygote.log"
+        raise WallUnavailable(
+            f"The jail cannot be built on this host: {reason}.", hint="Run `atoll doctor` to see what is missing."
+        )
+
+
+def _read_all(reader: int) -> bytes:
+    import select
+
+    deadline = time.monotonic() + _START_TIMEOUT
+    data = b""
+    while select.select([reader], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        part = os.read(reader, 4096)
+        if not part:
+            return data
+        data += part
+    return data or b"it did not start in time"
+
+
+def shut_down(home: str) -> None:
+    """End the zygote of this state directory, if there is one. Sandboxes live on; parked ones go."""
+    try:
+        with messages.connect(f"{Layout(home).run}/zygote-{tag()}") as sock:
+            messages.send(sock, {"shutdown": True})
+            sock.settimeout(5)
+            sock.recv(1)
+    except OSError:
+        return

@@ -1,0 +1,45 @@
+"""Where the engine keeps things: below the state directory on the host, and inside a sandbox.
+
+```
+<home>/jail/run/<id>            the keeper's socket
+<home>/jail/run/zygote-<tag>    the zygote's socket, and its lock and log
+<home>/jail/run/root-<tag>      where the zygote, in its own mount namespace, keeps the template root
+<home>/jail/boxes/<id>/         everything of one sandbox; it exists as long as anything of it does
+    work/ tmp/ home/            its writable places
+    upper/ scratch/             the layer over `source=`, and overlayfs' own directory
+    disk                        the file behind a kernel-enforced disk limit
+    stopped                     written by `stop`: the time until which the files are kept
+<home>/jail/images/<digest>/    unpacked `image=` archives
+```
+"""
+
+from __future__ import annotations
+
+import os
+
+USER, GROUP = 1000, 1000
+USER_NAME, HOME_INSIDE, HOST_NAME = "user", "/home/user", "atoll"
+OLD_ROOT = "/.host"
+WORKSPACE = "/workspace"
+PRIVATE = ("work", "tmp", "home")
+
+
+class Layout:
+    """The paths of one state directory."""
+
+    def __init__(self, home: str) -> None:
+        self.home = home
+        self.top = f"{home}/jail"
+        self.run = f"{self.top}/run"
+        self.boxes = f"{self.top}/boxes"
+        self.images = f"{self.top}/images"
+
+    def make(self) -> None:
+        for path in (self.top, self.run, self.boxes, self.images):
+            os.makedirs(path, mode=0o700, exist_ok=True)
+
+    def box(self, sandbox: str) -> str:
+        return f"{self.boxes}/{sandbox}"
+
+    def socket(self, sandbox: str) -> str:
+        return f"{self.run}/{sandbox}"

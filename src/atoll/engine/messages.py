@@ -1,0 +1,127 @@
+"""Small JSON messages with descriptors over SOCK_SEQPACKET, between client, zygote, keeper and first process."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from typing import Any
+
+VERSION = 1
+MAX_MESSAGE = 128 << 10
+_MAX_DESCRIPTORS = 4
+
+
+class Ended(Exception):
+    """The peer is gone."""
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+def encode(message: dict[str, Any]) -> bytes:
+    """The bytes of a message.
+
+    Raises:
+        ValueError: it is too long to be sent.
+    """
+    data = json.dumps(message, separators=(",", ":")).encode()
+    if len(data) > MAX_MESSAGE:
+        raise ValueError(f"a request of {len(data)} bytes is over the limit of {MAX_MESSAGE}")
+    return data
+
+
+def decode(data: bytes) -> dict[str, Any]:
+    """The message in some bytes.
+
+    Raises:
+        Ended: there are none.
+        ValueError: they are no message.
+    """
+    if not data:
+        raise Ended
+    message = json.loads(data)
+    if not isinstance(message, dict):
+        raise ValueError("a message must be an object")
+    return message
+
+
+def send(sock: socket.socket, message: dict[str, Any], *fds: int) -> None:
+    """Send a message.
+
+    Raises:
+        OSError: the peer is gone.
+    """
+    if fds:
+        socket.send_fds(sock, [encode(message)], fds)
+    else:
+        sock.send(encode(message))
+
+
+def receive(sock: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """The next message and its descriptors.
+
+    Raises:
+        Ended: the peer is gone.
+        ValueError: what came is no message.
+        TimeoutError: the socket has a timeout and nothing came.
+    """
+    try:
+        data, fds, _, _ = socket.recv_fds(sock, MAX_MESSAGE, _MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+    except ConnectionError as error:
+        raise Ended from error
+    try:
+        return decode(data), fds
+    except BaseException:
+        for fd in fds:
+            os.close(fd)
+        raise
+
+
+def _short(path: str) -> tuple[int, str]:
+    """Unix socket paths end at 107 bytes: go through the directory's descriptor."""
+    directory, name = os.path.split(path)
+    fd = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    return fd, f"/proc/self/fd/{fd}/{name}"
+
+
+def connect(path: str) -> socket.socket:
+    """Connect to a listening socket.
+
+    Raises:
+        OSError: nobody listens there.
+    """
+    fd, short = _short(path)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        sock.connect(short)
+    except BaseException:
+        sock.close()
+        raise
+    finally:
+        os.close(fd)
+    return sock
+
+
+def listen(path: str) -> socket.socket:
+    """Listen on a path that does not exist yet, for this user only."""
+    fd, short = _short(path)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        sock.bind(short)
+        os.chmod(short, 0o600)
+        sock.listen(128)
+    except BaseException:
+        sock.close()
+        raise
+    finally:
+        os.close(fd)
+    return sock
+
+
+def peer_uid(sock: socket.socket) -> int:
+    import struct
+
+    credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    return int(struct.unpack("iII", credentials)[1])

@@ -1,0 +1,60 @@
+"""Cleaning up after keepers that were killed: their boxes, control groups and sockets.
+
+A box directory is made after its keeper's socket and removed last but for it, so a box whose socket nobody
+answers belongs to nobody, unless `stop` has left word how long to keep it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+
+from . import cgroups, messages
+from .birth import Settings
+from .layout import Layout
+from .removal import remove_tree
+
+
+def is_alive(places: Layout, sandbox: str) -> bool:
+    """Whether a keeper answers for this sandbox."""
+    try:
+        messages.connect(places.socket(sandbox)).close()
+    except OSError:
+        return False
+    return True
+
+
+def kept_until(places: Layout, sandbox: str) -> float:
+    """Until when a stopped sandbox's files are to be kept; 0 when it is not a stopped one."""
+    try:
+        with open(f"{places.box(sandbox)}/stopped", encoding="ascii") as file:
+            return float(file.read())
+    except (OSError, ValueError):
+        return 0.0
+
+
+def remove(places: Layout, hierarchy: cgroups.Hierarchy | None, sandbox: str) -> None:
+    """Remove everything of a sandbox whose keeper is gone."""
+    if hierarchy:
+        cgroups.Group(hierarchy, sandbox).remove()
+    from .network import forget
+
+    forget(sandbox)
+    remove_tree(places.box(sandbox))
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(places.socket(sandbox))
+
+
+def sweep(settings: Settings) -> None:
+    """Remove every sandbox that nobody keeps."""
+    places = settings.layout
+    for name in sorted(os.listdir(places.boxes)):
+        sandbox = name.split(".removing.")[0]
+        if is_alive(places, sandbox) or kept_until(places, sandbox) > time.time():
+            continue
+        with contextlib.suppress(OSError):
+            remove(places, settings.hierarchy, sandbox)
+        if name != sandbox:
+            with contextlib.suppress(OSError):
+                remove_tree(places.box(name))

@@ -1,0 +1,107 @@
+"""What a sandbox uses, measured from outside its wall. Every process in it descends from its first one."""
+
+from __future__ import annotations
+
+import os
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_DEEPEST = 400
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class TooDeep(Exception):
+    """Directories nested so deep that their content cannot be measured."""
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
+                found += map(int, file.read().split())
+    except (FileNotFoundError, ProcessLookupError):
+        pass
+    return found
+
+
+def descendants(pid: int) -> list[int]:
+    """A process and everything below it."""
+    found = [pid]
+    for parent in found:
+        found += _children(parent)
+    return found
+
+
+def _stat(pid: int) -> list[bytes] | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def cpu_seconds(pids: list[int]) -> float:
+    """Their own time and that of the children they have waited for; the first process waits for all."""
+    return sum(sum(map(int, fields[11:15])) for pid in pids if (fields := _stat(pid))) / _TICKS
+
+
+def resident(pid: int) -> int:
+    fields = _stat(pid)
+    return int(fields[21]) * _PAGE if fields else 0
+
+
+def memory(pids: list[int]) -> int:
+    """Resident memory of all; what they share is counted more than once."""
+    return sum(map(resident, pids))
+
+
+def signal_all(first: int, number: int) -> None:
+    """Send a signal to a process and all its descendants, until no new one appears."""
+    reached: set[int] = set()
+    while new := set(descendants(first)) - reached:
+        for pid in new:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
+        reached |= new
+
+
+def disk(path: str) -> int:
+    """Bytes that a tree takes on disk. Follows nothing.
+
+    Raises:
+        TooDeep: it is nested beyond what can be measured, which only an attack does.
+    """
+    total = 0
+    stack = [os.open(path, _DIRECTORY)]
+    pending: list[list[str]] = [_names(stack[0])]
+    try:
+        while stack:
+            if not pending[-1]:
+                pending.pop()
+                os.close(stack.pop())
+                continue
+            name = pending[-1].pop()
+            try:
+                status = os.stat(name, dir_fd=stack[-1], follow_symlinks=False)
+                total += status.st_blocks * 512
+                if status.st_mode & 0o170000 != 0o040000:
+                    continue
+                child = os.open(name, _DIRECTORY, dir_fd=stack[-1])
+            except (FileNotFoundError, NotADirectoryError, PermissionError):
+                continue
+            stack.append(child)
+            pending.append(_names(child))
+            if len(stack) > _DEEPEST:
+                raise TooDeep(f"directories are nested more than {_DEEPEST} deep")
+    finally:
+        for fd in stack:
+            os.close(fd)
+    return total
+
+
+def _names(fd: int) -> list[str]:
+    with os.scandir(fd) as entries:
+        return [entry.name for entry in entries]

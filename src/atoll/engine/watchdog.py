@@ -1,0 +1,66 @@
+"""Limits that the kernel does not hold on this host, held by looking: declared as "polled" in the info.
+
+The keeper asks it to look now and then. It looks often while the sandbox works and seldom while it sleeps.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+from . import usage
+
+_BUSY, _IDLE = 0.25, 2.0
+
+
+class Watchdog:
+    """Kills what goes over a polled limit: the largest process for memory, all but the guest for disk."""
+
+    def __init__(self, job: dict[str, Any], box: str, first: int) -> None:
+        enforcement = job["enforcement"]
+        self._memory = job["memory"] if enforcement["memory"] == "polled" else None
+        self._disk = job["disk"] if enforcement["disk"] == "polled" else None
+        self._box = box
+        self._first = first
+        self._cpu = -1.0
+        self._next = 0.0
+        self.kills = 0
+
+    def due(self, now: float) -> float:
+        """Seconds until it wants to look again."""
+        if self._memory is None and self._disk is None:
+            return 86400.0
+        return max(0.0, self._next - now)
+
+    def look(self, now: float) -> None:
+        if self.due(now) > 0:
+            return
+        pids = usage.descendants(self._first)
+        cpu = usage.cpu_seconds(pids)
+        active = cpu != self._cpu
+        self._cpu = cpu
+        self._next = now + (_BUSY if active else _IDLE)
+        if not active:
+            return
+        if self._memory is not None and usage.memory(pids) > self._memory:
+            self._kill([max((p for p in pids if p != self._first), key=usage.resident, default=0)])
+        if self._disk is not None and self._over_disk():
+            self._kill([p for p in pids if p != self._first])
+
+    def _over_disk(self) -> bool:
+        assert self._disk is not None
+        try:
+            return usage.disk(self._box) > self._disk
+        except usage.TooDeep:
+            return True
+
+    def _kill(self, pids: list[int]) -> None:
+        for pid in pids:
+            if not pid:
+                continue
+            try:
+                os.kill(pid, signal.SIGKILL)
+                self.kills += 1
+            except ProcessLookupError:
+                pass

@@ -1,0 +1,298 @@
+"""The zygote: a warm, single-threaded process that only makes sandboxes.
+
+It is started on first use, listens on a private socket, and for each request forks a keeper, or hands the
+request to a keeper whose sandbox is already parked behind most of its wall. Its death harms no sandbox. It
+ends itself when it has been idle for long and has no children.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+from . import cgroups, kernel, landlock, layout, messages, rootfs, seccomp, sweep
+from .birth import Settings, new_id
+from .keeper import keep
+
+IDLE_SECONDS = 300.0
+# Enough for the next few requests; a burst larger than this forks on demand.
+PARKED = 4
+# Refilling while requests still come in would only slow those down.
+_QUIET = 0.02
+_READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
+
+
+class Zygote:
+    def __init__(self, settings: Settings, listener: socket.socket, parked: int = PARKED) -> None:
+        self._settings = settings
+        self._listener = listener
+        self._want = parked
+        self._poll = select.poll()
+        self._poll.register(listener.fileno(), _READABLE)
+        self._clients: dict[int, socket.socket] = {}
+        self._starting: dict[int, tuple[str, socket.socket]] = {}
+        self._parked: list[tuple[str, socket.socket]] = []
+        self._parking_failed = False
+        self._children = 0
+        self._last = time.monotonic()
+        self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._poll.register(self._reader, _READABLE)
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+        signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+
+    def run(self) -> None:
+        """Serve until idle and childless, or until the socket's name is gone."""
+        while True:
+            events = self._poll.poll(self._wait() * 1000)
+            for fd, _ in events:
+                self._handle(fd)
+            if events:
+                continue
+            if self._should_end():
+                return
+            if len(self._parked) + len(self._starting) < self._want and not self._parking_failed:
+                self._fork(None, None)
+
+    def _wait(self) -> float:
+        quiet = time.monotonic() - self._last
+        if len(self._parked) + len(self._starting) < self._want and not self._parking_failed:
+            return 0.0 if quiet > _QUIET else _QUIET
+        return IDLE_SECONDS / 10
+
+    def _should_end(self) -> bool:
+        # A state directory that was removed takes its zygote with it.
+        if not os.path.exists(self._settings.layout.run):
+            return True
+        idle = time.monotonic() - self._last > IDLE_SECONDS
+        return idle and self._children <= len(self._parked) + len(self._starting)
+
+    def _handle(self, fd: int) -> None:
+        if fd == self._listener.fileno():
+            with contextlib.suppress(OSError):
+                self._accept()
+        elif fd == self._reader:
+            self._reap()
+        elif fd in self._starting:
+            self._settle(fd)
+        elif fd in self._clients:
+            self._request(self._clients[fd])
+        else:
+            self._forget_parked(fd)
+
+    def _accept(self) -> None:
+        client, _ = self._listener.accept()
+        if messages.peer_uid(client) not in (0, os.getuid()):
+            client.close()
+            return
+        self._clients[client.fileno()] = client
+        self._poll.register(client.fileno(), _READABLE)
+        # A client speaks at once; most requests can be served without another turn of the loop.
+        self._request(client)
+
+    def _request(self, client: socket.socket) -> None:
+        client.setblocking(False)
+        try:
+            request, fds = messages.receive(client)
+        except BlockingIOError:
+            return
+        except (messages.Ended, ValueError):
+            self._close_client(client)
+            return
+        client.setblocking(True)
+        for fd in fds:
+            os.close(fd)
+        self._last = time.monotonic()
+        self._serve(client, request)
+        self._close_client(client)
+
+    def _close_client(self, client: socket.socket) -> None:
+        self._poll.unregister(client.fileno())
+        del self._clients[client.fileno()]
+        client.close()
+
+    def _serve(self, client: socket.socket, request: dict[str, Any]) -> None:
+        job = request.get("create")
+        if request.get("shutdown"):
+            # The parked ones see their link close and go.
+            raise SystemExit(0)
+        if not isinstance(job, dict):
+            with contextlib.suppress(OSError):
+                messages.send(client, {"error": {"code": "unsupported", "message": "An unknown request."}})
+            return
+        if not job["plain"]:
+            while self._parked:
+                _, link = self._parked.pop()
+                self._poll.unregister(link.fileno())
+                try:
+                    messages.send(link, job, client.fileno())
+                except OSError:
+                    continue
+                finally:
+                    link.close()
+                return
+        self._fork(job, client)
+
+    def _fork(self, job: dict[str, Any] | None, client: socket.socket | None) -> None:
+        """Fork a keeper: with a job to do now, or without one, to be parked."""
+        sandbox = job["resume"] if job and job["resume"] else new_id()
+        ours, theirs = messages.pair()
+        pid = os.fork()
+        if pid == 0:
+            # The keeper is asked to go when its own work is done, not by a signal meant for the zygote's wakeup.
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            maker = client.fileno() if client else -1
+            kernel.close_from(3, tuple(sorted({theirs.fileno(), maker} - {-1})))
+            keep(self._settings, sandbox, theirs, job, maker)
+        self._children += 1
+        theirs.close()
+        if job is not None:
+            ours.close()
+            return
+        self._starting[ours.fileno()] = (sandbox, ours)
+        self._poll.register(ours.fileno(), _READABLE)
+
+    def _settle(self, fd: int) -> None:
+        """A keeper that was to be parked says how it went."""
+        sandbox, link = self._starting.pop(fd)
+        try:
+            answer, _ = messages.receive(link)
+        except (messages.Ended, ValueError):
+            answer = {}
+        if "parked" in answer:
+            self._parked.insert(0, (sandbox, link))
+            return
+        # The next request will be told the reason by its own keeper; trying for ever would help nobody.
+        self._parking_failed = True
+        self._poll.unregister(fd)
+        link.close()
+
+    def _forget_parked(self, fd: int) -> None:
+        """A parked keeper died."""
+        for entry in self._parked:
+            if entry[1].fileno() == fd:
+                self._parked.remove(entry)
+                self._poll.unregister(fd)
+                entry[1].close()
+                return
+
+    def _reap(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._reader, 4096)
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return
+                self._children -= 1
+                if status != 0:
+                    sweep.sweep(self._settings)
+
+
+def _private_mounts(rootless: bool) -> None:
+    """A mount namespace of our own for the template; mounts that the host makes later still arrive."""
+    if rootless:
+        uid, gid = os.getuid(), os.getgid()
+        kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS)
+        for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
+            with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+                file.write(text)
+    else:
+        kernel.unshare(kernel.CLONE_NEWNS)
+    kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_SLAVE)
+
+
+def resolver() -> str:
+    """The name servers that a sandbox with a network may ask: the host's, unless they are loopback."""
+    try:
+        with open("/etc/resolv.conf", encoding="utf-8") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return ""
+    kept = [line for line in lines if not line.startswith("nameserver 127.") and not line.startswith("#")]
+    return "\n".join(kept) + "\n" if kept else ""
+
+
+def _leave_callers_group(hierarchy: cgroups.Hierarchy | None) -> None:
+    """The caller's control group may be limited, or killed with the caller; ours must not be."""
+    if hierarchy is None:
+        return
+    for parent in set(hierarchy.parents.values()):
+        target = parent if hierarchy.version == 1 else f"{parent}/zygote"
+        with contextlib.suppress(OSError):
+            os.makedirs(target, exist_ok=True)
+            with open(f"{target}/cgroup.procs", "w", encoding="ascii") as file:
+                file.write("0")
+
+
+def prepare(home: str, tag: str) -> Settings:
+    """Find out what this host offers and build the template root.
+
+    Raises:
+        OSError: the host refuses a namespace or a mount.
+    """
+    places = layout.Layout(home)
+    rootless = os.geteuid() != 0
+    hierarchy = cgroups.find()
+    _leave_callers_group(hierarchy)
+    _private_mounts(rootless)
+    template = f"{places.run}/root-{tag}"
+    os.makedirs(template, mode=0o711, exist_ok=True)
+    servers = resolver()
+    rootfs.populate(template, resolver=servers)
+    rootfs.seal(template)
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    prefix = rootfs.interpreter()
+    library = f"{prefix}/lib/{version}"
+    return Settings(
+        layout=places,
+        rootless=rootless,
+        hierarchy=hierarchy,
+        landlock=landlock.version(),
+        filter_code=seccomp.program(kernel.MACHINE),
+        template=template,
+        python=f"{prefix}/bin/{version}",
+        python_path=(f"{prefix}/lib/{version.replace('.', '')}.zip", library, f"{library}/lib-dynload",
+                     f"{library}/site-packages"),
+        resolver=servers,
+    )
+
+
+def main(home: str, tag: str, ready: int) -> None:
+    """Run as a daemon; `ready` is a pipe that gets b"ok", or the reason why not."""
+    os.chdir("/")
+    try:
+        settings = prepare(home, tag)
+        listener = messages.listen(f"{settings.layout.run}/zygote-{tag}")
+    except OSError as error:
+        os.write(ready, str(error).encode())
+        raise SystemExit(1) from error
+    sweep.sweep(settings)
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    zygote = Zygote(settings, listener)
+    os.write(ready, b"ok")
+    os.close(ready)
+    try:
+        zygote.run()
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(f"{settings.layout.run}/zygote-{tag}")
+
+
+def daemon(home: str, tag: str, ready: int) -> None:
+    """Leave the caller's session, then be the zygote."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    os.umask(0o022)
+    os.set_inheritable(ready, False)
+    main(home, tag, ready)
