@@ -214,6 +214,8 @@ def from_wire(error: dict[str, Any]) -> AtollError:
     The guest is hostile: it can only choose among the rows below, never name a class.
     """
     message = str(error.get("message", "The guest reported an error without a message."))[:4096]
+    # Half a surrogate pair could not be printed.
+    message = message.encode("utf-8", "replace").decode("utf-8")
     errno = error.get("errno")
     path = error.get("path")
     if isinstance(errno, int):

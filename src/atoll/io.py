@@ -13,7 +13,10 @@ import select
 import socket
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 T = TypeVar("T")
 
@@ -33,7 +36,9 @@ class Shield(Protocol):
     """A `with` block that a cancellation does not interrupt until its time is over."""
 
     def __enter__(self) -> object: ...
-    def __exit__(self, *exc: object) -> bool | None: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> bool | None: ...
 
 
 class IO(Protocol):
@@ -79,20 +84,22 @@ class BlockingIO:
     async def recv(self, sock: socket.socket, size: int, timeout: float | None) -> bytes:
         _unblock(sock)
         while True:
+            _wait(sock, select.POLLIN, timeout)
             try:
                 return sock.recv(size)
             except BlockingIOError:
-                _wait(sock, select.POLLIN, timeout)
+                continue
 
     async def recv_fds(
         self, sock: socket.socket, size: int, count: int, timeout: float | None
     ) -> tuple[bytes, list[int]]:
         _unblock(sock)
         while True:
+            _wait(sock, select.POLLIN, timeout)
             try:
                 return _recv_fds(sock, size, count)
             except BlockingIOError:
-                _wait(sock, select.POLLIN, timeout)
+                continue
 
     async def send(self, sock: socket.socket, data: bytes) -> None:
         _unblock(sock)

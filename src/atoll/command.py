@@ -1,0 +1,106 @@
+"""From the arguments of `run`, `stream`, `start` and `run_code` to what the guest is asked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+from .errors import InvalidInput
+from .policy.env import check_env
+from .policy.limits import check_timeout
+from .policy.paths import check_path
+from .policy.sizes import parse_size
+from .policy.text import shown
+
+Command: TypeAlias = "str | Sequence[str | bytes | os.PathLike[str]]"
+Timeout: TypeAlias = "float | Literal['default'] | None"
+
+MAX_OUTPUT = 16 << 20
+_MAX_ARGUMENT = (128 << 10) - 1
+_MAX_ARGUMENTS = 512 << 10
+_SHELL = ["/bin/sh", "-c"]
+
+
+def exec_request(
+    command: Command,
+    *,
+    stdin: bool,
+    env: Mapping[str, str] | None,
+    workdir: str | os.PathLike[str] | None,
+    timeout: float | None,
+    limit: int | None = None,
+) -> dict[str, Any]:
+    """Raises InvalidInput."""
+    request: dict[str, Any] = {"op": "exec", "argv": _argv(command), "stdin": stdin, "timeout": timeout}
+    if limit is not None:
+        request["limit"] = parse_size(limit, "max_output")
+    add_surroundings(request, env, workdir)
+    return request
+
+
+def add_surroundings(
+    request: dict[str, Any], env: Mapping[str, str] | None, workdir: str | os.PathLike[str] | None
+) -> None:
+    if env:
+        request["env"] = check_env(env)
+    if workdir is not None:
+        request["cwd"] = check_path(workdir, "workdir")
+
+
+def choose_timeout(timeout: Timeout, default: float | None) -> float | None:
+    return default if timeout == "default" else check_timeout(timeout)
+
+
+def terminal_size(pty: bool | tuple[int, int]) -> list[int] | None:
+    """Rows and columns, or None for pipes. Raises InvalidInput."""
+    if isinstance(pty, bool):
+        return [24, 80] if pty else None
+    if len(pty) != 2 or not all(type(length) is int and 0 < length < 1 << 16 for length in pty):
+        raise InvalidInput(f"pty is {shown(pty)}; give True or (rows, columns).")
+    return list(pty)
+
+
+def check_signal(number: int) -> int:
+    """Also takes a member of `signal.Signals`. Raises InvalidInput."""
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 < number <= 64:
+        raise InvalidInput(f"The signal is {shown(number)}; give a number from 1 to 64, such as signal.SIGTERM.")
+    return int(number)
+
+
+def _argv(command: Command) -> list[str]:
+    if isinstance(command, str):
+        argv = [*_SHELL, command]
+    elif isinstance(command, Sequence) and not isinstance(command, bytes | bytearray):
+        argv = [_argument(argument) for argument in command]
+    else:
+        raise InvalidInput(f"The command is a {type(command).__name__}; give text for a shell, or a list of arguments.")
+    if not argv or not argv[0]:
+        raise InvalidInput("The command is empty; give text for a shell, or a list that begins with a program.")
+    if sum(map(_size, argv)) > _MAX_ARGUMENTS:
+        raise InvalidInput(
+            f"The command has more than {_MAX_ARGUMENTS} bytes; pass large things by stdin or as a file."
+        )
+    return argv
+
+
+def _argument(argument: object) -> str:
+    try:
+        return os.fsdecode(argument)  # type: ignore[arg-type]  # it says itself what it takes
+    except TypeError:
+        raise InvalidInput(f"The command holds {shown(argument)}; arguments are text.") from None
+
+
+def _size(argument: str) -> int:
+    if "\0" in argument:
+        raise InvalidInput("The command holds a NUL byte, which no argument can.")
+    try:
+        size = len(argument.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError:
+        raise InvalidInput("The command holds half a surrogate pair, which stands for no byte.") from None
+    if size > _MAX_ARGUMENT:
+        raise InvalidInput(
+            f"An argument of the command has {size} bytes; the kernel takes at most {_MAX_ARGUMENT}. "
+            "Pass large things by stdin or as a file."
+        )
+    return size

@@ -1,0 +1,191 @@
+"""Making sandboxes and finding them again, on the registry and the drivers.
+
+Who finds a sandbox that has ended sweeps up after it and removes its row; a listing tells of it once,
+with the status "gone" and the reason.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from . import registry, store
+from .driver import Driver
+from .errors import AtollError, Busy, DriverError, InvalidInput, SandboxGone
+from .io import IO
+from .policy.labels import check_labels
+from .policy.spec import make_spec
+from .record import Record, reason_of_end
+from .store import Reservation, Row, Store
+from .types import Handle, Info, Spec, Status
+
+_CLEAN_UP = 30.0
+_MAKING = 60.0
+_STATUSES = frozenset(("creating", "running", "paused", "stopped", "gone"))
+
+Write = Callable[[str, str, Status, Mapping[str, str], Spec, Handle, float, float], None]
+
+
+async def create(io: IO, driver: str | None = None, **wishes: Any) -> Record:
+    """Make a sandbox; `wishes` are the keywords of `make_spec`.
+
+    Raises:
+        InvalidInput, Unsupported, DriverError, CreateFailed, StoreError: nothing is left of it.
+    """
+    spec = make_spec(**wishes)
+    registered = store.shared()
+    return await _build(_load(driver, io), spec, registered, registered.add)
+
+
+async def connect(io: IO, id: str) -> Record:
+    """A sandbox that exists, whoever made it.
+
+    Raises:
+        SandboxNotFound: no sandbox has that id.
+        SandboxGone: it has ended; the message says why, and what was left of it is swept up.
+    """
+    if not isinstance(id, str):
+        raise InvalidInput(f"id is a {type(id).__name__}; give the id of a sandbox.")
+    registered = store.shared()
+    row = registered.get(id)
+    record = await _record(io, registered, row)
+    if record is None:
+        raise SandboxGone(f"The sandbox {id} is gone: {reason_of_end(_info(row, 'gone'), row)}.")
+    return record
+
+
+async def find(io: IO, labels: Mapping[str, str]) -> Record | None:
+    """The newest sandbox that carries all of `labels` and has not ended."""
+    registered = store.shared()
+    for row in registered.find(_some(labels)):
+        record = await _record(io, registered, row)
+        if record is not None:
+            return record
+    return None
+
+
+async def listing(
+    io: IO, labels: Mapping[str, str] | None = None, driver: str | None = None, status: Status | None = None
+) -> list[Info]:
+    """Every sandbox that matches, newest first, each judged by its driver."""
+    if status is not None and status not in _STATUSES:
+        raise InvalidInput(f"status is {status!r}; give one of {', '.join(sorted(_STATUSES))}.")
+    registered = store.shared()
+    found = []
+    for row in registered.find(check_labels(labels)):
+        if driver is None or row.driver == driver:
+            info = await _look(io, registered, row)
+            if info is not None and status in (None, info.status):
+                found.append(info)
+    return found
+
+
+async def get_or_create(io: IO, labels: Mapping[str, str], driver: str | None = None, **wishes: Any) -> Record:
+    """The newest sandbox that carries `labels`, or a new one; of many callers at once, one makes it.
+
+    Raises:
+        Busy: another process has been making it for a minute.
+    """
+    labels = _some(labels)
+    spec = make_spec(labels=labels, **wishes)
+    registered = store.shared()
+    wall = _load(driver, io)
+    dead: set[str] = set()
+    deadline = time.monotonic() + _MAKING
+    while time.monotonic() < deadline:
+        found = registered.reserve(labels, lambda row: row.id not in dead)
+        if isinstance(found, Row):
+            record = await _record(io, registered, found)
+            if record is not None:
+                return record
+            dead.add(found.id)
+        elif found.mine:
+            return await _fulfil(wall, spec, registered, found)
+        else:
+            await io.sleep(0.01)
+    raise Busy(f"Another process has been making the sandbox with {dict(labels)} for {_MAKING:.0f} s.")
+
+
+async def _fulfil(driver: Driver, spec: Spec, registered: Store, reservation: Reservation) -> Record:
+    def write(*columns: Any) -> None:
+        registered.fulfil(reservation, *columns)
+
+    try:
+        return await _build(driver, spec, registered, write)
+    except BaseException:
+        registered.release(reservation)
+        raise
+
+
+async def _build(driver: Driver, spec: Spec, registered: Store, write: Write) -> Record:
+    """Make it, and leave nothing of it when that fails or is interrupted at any point."""
+    created = time.time()
+    expires = created + spec.lifetime
+    written: list[Handle] = []
+
+    def register(handle: Handle) -> None:
+        write(handle.id, driver.name, "running", spec.labels, spec, handle, created, expires)
+        written.append(handle)
+
+    try:
+        handle = await driver.create(spec, register)
+        info = Info(handle.id, driver.name, "running", spec.labels, created, expires, spec, {}, ())
+        return Record(driver, registered, handle, await driver.describe(handle, info))
+    except BaseException:
+        for handle in written:
+            with driver.io.shield(_CLEAN_UP):
+                await _sweep(driver, registered, handle)
+        raise
+
+
+async def _record(io: IO, registered: Store, row: Row) -> Record | None:
+    """A living sandbox, or None after sweeping up one that has ended."""
+    driver = registry.load(row.driver, io)
+    if row.handle is None:
+        raise Busy(f"The sandbox {row.id} is still being made.")
+    status = await driver.status(row.handle)
+    if status == "gone":
+        await _sweep(driver, registered, row.handle)
+        return None
+    info = await driver.describe(row.handle, _info(row, status))
+    return Record(driver, registered, row.handle, info)
+
+
+async def _look(io: IO, registered: Store, row: Row) -> Info | None:
+    """What is true of a row. None for one that somebody else has just removed."""
+    try:
+        driver = registry.load(row.driver, io)
+    except DriverError as error:
+        return _info(row, row.status)._replace(reason=f"its driver cannot be loaded: {error}")
+    if row.handle is None:
+        return _info(row, "creating")
+    try:
+        status = await driver.status(row.handle)
+        if status != "gone":
+            return await driver.describe(row.handle, _info(row, status))
+        first = await _sweep(driver, registered, row.handle)
+    except AtollError as error:
+        return _info(row, row.status)._replace(reason=f"it cannot be asked: {error}")
+    return _info(row, "gone")._replace(reason=reason_of_end(_info(row, "gone"), row)) if first else None
+
+
+async def _sweep(driver: Driver, registered: Store, handle: Handle) -> bool:
+    """Remove what is left of a sandbox; whether nobody else was faster."""
+    await driver.destroy(handle)
+    return registered.remove(handle.id)
+
+
+def _load(driver: str | None, io: IO) -> Driver:
+    return registry.load(registry.default_name() if driver is None else driver, io)
+
+
+def _some(labels: Mapping[str, str]) -> dict[str, str]:
+    checked = check_labels(labels)
+    if not checked:
+        raise InvalidInput("labels is empty; give at least one, such as {'project': 'docs'}.")
+    return checked
+
+
+def _info(row: Row, status: Status) -> Info:
+    return Info(row.id, row.driver, status, row.labels, row.created, row.expires, row.spec, {}, ())

@@ -1,0 +1,128 @@
+"""The streams of one sandbox to its guest, and what a broken one means."""
+
+from __future__ import annotations
+
+import json
+from time import monotonic
+from typing import Any, Protocol
+
+from .driver import Driver
+from .errors import AtollError, Busy, InvalidInput, ProtocolError, SandboxGone, Unresponsive
+from .link import Broken, Ended, Link
+from .operation import Operation
+from .types import Handle, Status
+from .wire.frames import MAX_PAYLOAD
+
+QUIET = 30.0
+"""Seconds without a word after which a guest counts as not answering."""
+
+PATIENT = 600.0
+"""The same for what may take long without a word, such as copying a tree."""
+
+MAX_IDLE = 8
+_SETTLE = 1.0
+
+
+class Seat(Protocol):
+    """The sandbox that the links lead to."""
+
+    driver: Driver
+    handle: Handle
+
+    async def check_usable(self) -> None:
+        """Raises SandboxGone or Busy when it is known not to answer."""
+
+    async def judge(self) -> Status:
+        """How it stands now."""
+
+    def gone(self) -> SandboxGone:
+        """The error that says that it has ended, and why."""
+
+    def not_running(self, status: Status) -> Busy:
+        """The error that says how to wake it."""
+
+
+class Links:
+    """Idle links, handed to one operation at a time; more are opened on demand.
+
+    Safe for threads and tasks without a lock, since taking from a list and adding to it are single steps.
+    A forked child drops what it inherited: the parent still speaks on it.
+    """
+
+    def __init__(self, seat: Seat) -> None:
+        self._seat = seat
+        self._idle: list[Link] = []
+
+    async def open(
+        self,
+        request: dict[str, Any],
+        *,
+        quiet: float | None = QUIET,
+        deadline: float | None = None,
+        data: bytes = b"",
+        eof: bool = False,
+    ) -> Operation:
+        """Start an operation; `data` is input that goes along, at most a window of it, and `eof` its end.
+
+        Raises:
+            InvalidInput: the request does not fit into a frame.
+            SandboxGone, Busy: it cannot answer.
+        """
+        message = json.dumps(request, separators=(",", ":")).encode("ascii")
+        if len(message) > MAX_PAYLOAD:
+            raise InvalidInput(
+                f"The request takes {len(message)} bytes; at most {MAX_PAYLOAD} fit. "
+                "Pass large things by stdin or as a file."
+            )
+        operation = Operation(await self._take(), self._give_back, self._explain, quiet, deadline)
+        await operation.start(message, data, eof=eof)
+        return operation
+
+    async def ask(self, op: str, *, quiet: float = QUIET, **arguments: Any) -> dict[str, Any]:
+        """The answer of an operation that only answers."""
+        async with await self.open({"op": op, **arguments}, quiet=quiet) as operation:
+            return await operation.end()
+
+    def drop(self) -> None:
+        """Close what is idle."""
+        while self._idle:
+            self._idle.pop().close()
+
+    async def _take(self) -> Link:
+        await self._seat.check_usable()
+        while self._idle:
+            try:
+                link = self._idle.pop()
+            except IndexError:  # another thread was faster
+                break
+            if not link.stale():
+                return link
+            link.close()
+        driver = self._seat.driver
+        return Link(driver.io, await driver.open_guest(self._seat.handle))
+
+    def _give_back(self, link: Link) -> None:
+        if len(self._idle) < MAX_IDLE:
+            self._idle.append(link)
+        else:
+            link.close()
+
+    async def _explain(self, broken: Broken) -> AtollError:
+        """Why a stream broke. A guest may die a little before its keeper knows, so the end gets a moment to show."""
+        ended = isinstance(broken, Ended)
+        until = monotonic() + (_SETTLE if ended else 0.0)
+        while True:
+            status = await self._seat.judge()
+            if status != "running" or monotonic() >= until:
+                break
+            await self._seat.driver.io.sleep(0.02)
+        if status == "gone":
+            return self._seat.gone()
+        if status in ("paused", "stopped"):
+            return self._seat.not_running(status)
+        if ended:
+            return ProtocolError("The guest ended the stream in the middle of an operation.")
+        return Unresponsive(
+            f"The guest of {self._seat.handle.id} does not answer.",
+            hint="Try again, or destroy the sandbox.",
+        )

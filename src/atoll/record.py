@@ -1,0 +1,141 @@
+"""One sandbox as this process knows it: its driver, its handle, and its row in the registry."""
+
+from __future__ import annotations
+
+import time
+
+from .driver import Driver
+from .errors import Busy, SandboxGone, SandboxNotFound
+from .policy.limits import check_lifetime
+from .store import Row, Store
+from .types import Handle, Info, Metrics, Status
+
+DESTROYED = "it was destroyed"
+
+
+class Record:
+    """`info` is what was last known; only the driver knows what is. Safe to share like a driver is."""
+
+    def __init__(self, driver: Driver, store: Store, handle: Handle, info: Info) -> None:
+        self.driver = driver
+        self.handle = handle
+        self.info = info
+        self._store = store
+        self._swept = False
+
+    @property
+    def id(self) -> str:
+        return self.handle.id
+
+    async def check_usable(self) -> None:
+        """Raises SandboxGone or Busy when it is known not to answer."""
+        if self.info.status == "running":
+            return
+        status = "gone" if self.info.status == "gone" else await self.judge()
+        if status == "gone":
+            raise self.gone()
+        if status != "running":
+            raise self.not_running(status)
+
+    async def judge(self) -> Status:
+        """How it stands now, judged by the driver."""
+        status = await self.driver.status(self.handle)
+        self.info = self.info._replace(status=status)
+        return status
+
+    def gone(self) -> SandboxGone:
+        """The error that says that it has ended, and why."""
+        if self.info.reason is None:
+            self.info = self.info._replace(status="gone", reason=reason_of_end(self.info, self._row()))
+        return SandboxGone(f"The sandbox {self.id} is gone: {self.info.reason}.")
+
+    def not_running(self, status: Status) -> Busy:
+        return Busy(f"The sandbox {self.id} is {status}.", hint="Call resume() first.")
+
+    async def refresh(self) -> Info:
+        """What the driver and the registry know now."""
+        if self.info.status == "gone":
+            return self.info
+        row = self._row()
+        if row is not None:
+            self.info = self.info._replace(expires=row.expires)
+        if await self.judge() == "gone":
+            self.gone()
+        else:
+            self.info = await self.driver.describe(self.handle, self.info)
+        return self.info
+
+    async def metrics(self) -> Metrics:
+        await self._check_there()
+        return await self.driver.metrics(self.handle)
+
+    async def set_lifetime(self, seconds: float) -> None:
+        seconds = check_lifetime(seconds)
+        await self._check_there()
+        await self.driver.set_lifetime(self.handle, seconds)
+        self._expires(time.time() + seconds)
+
+    async def pause(self) -> None:
+        await self._check_there()
+        if self.info.status == "stopped":
+            raise self.not_running("stopped")
+        await self.driver.pause(self.handle)
+        self._note("paused")
+
+    async def stop(self) -> None:
+        await self._check_there()
+        if self.info.status != "stopped":
+            await self.driver.stop(self.handle)
+            self._note("stopped")
+
+    async def resume(self) -> None:
+        await self._check_there()
+        if self.info.status == "paused":
+            await self.driver.resume(self.handle)
+            self._note("running")
+        elif self.info.status == "stopped":
+            await self._restart()
+
+    async def _restart(self) -> None:
+        def register(handle: Handle) -> None:
+            self._store.set_handle(self.id, handle)
+            self.handle = handle
+
+        self.handle = await self.driver.create(self.info.spec, register, resume=self.handle)
+        self._note("running")
+        self._expires(time.time() + self.info.spec.lifetime)
+
+    async def destroy(self) -> None:
+        """End it. What has ended by itself is swept up; doing so twice is harmless."""
+        if self._swept:
+            return
+        await self.driver.destroy(self.handle)
+        self._store.remove(self.id)
+        self._swept = True
+        self.info = self.info._replace(status="gone", reason=self.info.reason or DESTROYED)
+
+    async def _check_there(self) -> None:
+        if self.info.status == "gone" or await self.judge() == "gone":
+            raise self.gone()
+
+    def _row(self) -> Row | None:
+        try:
+            return self._store.get(self.id)
+        except SandboxNotFound:
+            return None
+
+    def _note(self, status: Status) -> None:
+        self.info = self.info._replace(status=status)
+        self._store.set_status(self.id, status)
+
+    def _expires(self, moment: float) -> None:
+        self.info = self.info._replace(expires=moment)
+        self._store.set_expires(self.id, moment)
+
+
+def reason_of_end(info: Info, row: Row | None) -> str:
+    """Why a sandbox is gone, as far as it can be told. Without a row, somebody destroyed it."""
+    expires = info.expires if row is None else row.expires
+    if expires is not None and expires <= time.time():
+        return "its lifetime is over"
+    return DESTROYED if row is None else "its keeper is gone"

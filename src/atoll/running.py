@@ -1,0 +1,189 @@
+"""A command under way: its input goes in as its output comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+from . import answers
+from .command import MAX_OUTPUT
+from .decode import TextChunks, text_of
+from .errors import CommandFailed, ProtocolError
+from .feed import Feed
+from .links import QUIET, Links
+from .operation import Operation
+from .types import Completed
+from .wire.frames import DATA, DATA_SIZE, END, EVENT, STDOUT, Frame
+
+GRACE = 15.0
+"""What a guest gets, beyond a command's timeout, to kill it and say so."""
+
+Callback = Callable[[str], Any]
+
+
+class Running:
+    """Raw output of an exec. `pid` is there once the guest has told it."""
+
+    def __init__(self, operation: Operation, feed: Feed | None = None) -> None:
+        self.operation = operation
+        self.pid: int | None = None
+        self._feed = feed
+
+    async def next(self, timeout: float | None = None) -> Frame | Completed:
+        """The next DATA, or at last how it ended, without the output. Raises as `Operation.next` and `answer`."""
+        while True:
+            if self._feed is not None:
+                await self._send_input(self._feed)
+            frame = await self.operation.next(timeout)
+            if frame.kind == DATA:
+                return frame
+            if frame.kind == END:
+                return _completed(self.operation.answer(frame))
+            self._learn_pid(frame)
+
+    async def started(self) -> int:
+        """Wait for the pid of a command that has just been asked for."""
+        frame = await self.operation.next(QUIET)
+        if frame.kind == EVENT:
+            return self._learn_pid(frame)
+        self.operation.answer(frame)
+        raise ProtocolError("The guest ended a command without having started it.")
+
+    def _learn_pid(self, frame: Frame) -> int:
+        if frame.kind != EVENT or self.pid is not None:
+            raise self.operation.unexpected(frame)
+        pid = answers.integer(self.operation.json(frame), "pid")
+        if pid <= 0:
+            self.operation.close()
+            raise ProtocolError(f"The guest started a process with the pid {pid}.")
+        self.pid = pid
+        return pid
+
+    async def _send_input(self, feed: Feed) -> None:
+        """Send what the window takes, unless there is output to look at first."""
+        operation = self.operation
+        while operation.credit > 0 and not operation.waiting():
+            piece = await feed.read(min(operation.credit, DATA_SIZE))
+            if not piece:
+                self._feed = None
+                await operation.eof()
+                return
+            await operation.send(piece)
+
+
+class Gathered:
+    """Output that is kept, up to a limit for both streams together."""
+
+    def __init__(self, limit: int = MAX_OUTPUT) -> None:
+        self._room = limit
+        self._pieces: tuple[list[bytes], list[bytes]] = ([], [])
+        self.cut = False
+
+    def take(self, frame: Frame) -> None:
+        payload = frame.payload
+        if len(payload) > self._room:
+            self.cut = True
+            payload = payload[: self._room]
+        self._room -= len(payload)
+        self._pieces[frame.stream != STDOUT].append(payload)
+
+    def stdout(self) -> str:
+        return text_of(self._pieces[0])
+
+    def stderr(self) -> str:
+        return text_of(self._pieces[1])
+
+    def complete(self, ended: Completed) -> Completed:
+        return ended._replace(stdout=self.stdout(), stderr=self.stderr(), truncated=ended.truncated or self.cut)
+
+
+class Told:
+    """A caller's function that hears one stream as text. It may be a coroutine function."""
+
+    def __init__(self, callback: Callback) -> None:
+        self._callback = callback
+        self._chunks = TextChunks()
+
+    async def hear(self, payload: bytes) -> None:
+        await self._say(self._chunks.feed(payload))
+
+    async def finish(self) -> None:
+        await self._say(self._chunks.finish())
+
+    async def _say(self, text: str) -> None:
+        if text:
+            await tell(self._callback, text)
+
+
+class Audience:
+    """Who hears the output of a command or a cell while it comes."""
+
+    def __init__(self, on_stdout: Callback | None, on_stderr: Callback | None) -> None:
+        self._told = tuple(Told(callback) if callback else None for callback in (on_stdout, on_stderr))
+
+    async def hear(self, frame: Frame) -> None:
+        told = self._told[frame.stream != STDOUT]
+        if told:
+            await told.hear(frame.payload)
+
+    async def finish(self) -> None:
+        for told in self._told:
+            if told:
+                await told.finish()
+
+
+async def tell(callback: Callable[[Any], Any], value: object) -> None:
+    outcome = callback(value)
+    if hasattr(outcome, "__await__"):
+        await outcome
+
+
+async def launch(links: Links, request: dict[str, Any], feed: Feed | None) -> Running:
+    """Start a command that ends with its link; small input goes along with the request."""
+    timeout = request["timeout"]
+    deadline = None if timeout is None else monotonic() + timeout + GRACE
+    at_once = feed.at_once() if feed else None
+    if at_once is None:
+        return Running(await links.open(request, quiet=None, deadline=deadline), feed)
+    return Running(await links.open(request, quiet=None, deadline=deadline, data=at_once, eof=True))
+
+
+async def run(
+    links: Links,
+    request: dict[str, Any],
+    feed: Feed | None,
+    *,
+    check: bool,
+    on_stdout: Callback | None,
+    on_stderr: Callback | None,
+) -> Completed:
+    """Run a command to its end."""
+    running = await launch(links, request, feed)
+    gathered = Gathered(request["limit"])
+    audience = Audience(on_stdout, on_stderr) if on_stdout or on_stderr else None
+    async with running.operation:
+        while isinstance(item := await running.next(), Frame):
+            gathered.take(item)
+            if audience:
+                await audience.hear(item)
+    if audience:
+        await audience.finish()
+    completed = gathered.complete(item)
+    if check and not completed.success:
+        raise CommandFailed(completed)
+    return completed
+
+
+def _completed(answer: answers.Answer) -> Completed:
+    exit_code = answers.integer(answer, "exit_code")
+    if not 0 <= exit_code <= 255:
+        raise ProtocolError(f"The guest says that a command ended with {exit_code}.")
+    return Completed(
+        exit_code,
+        "",
+        "",
+        answers.number(answer, "duration"),
+        answers.flag(answer, "timed_out"),
+        answers.flag(answer, "truncated"),
+    )
