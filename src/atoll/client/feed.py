@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
-from .errors import InvalidInput
-from .io import IO
-from .policy.text import shown
+from ..errors import InvalidInput
+from ..io import IO
+from ..policy.text import shown
 
 
 class Readable(Protocol):
@@ -38,7 +38,7 @@ class Feed:
         if isinstance(source, str | bytes | bytearray | memoryview):
             self._rest = _as_bytes(source)
         elif hasattr(source, "read"):
-            self._file = source
+            self._file = cast("Readable", source)
         elif isinstance(source, AsyncIterable):
             self._pieces = source.__aiter__()
         elif isinstance(source, Iterable):

@@ -11,8 +11,8 @@ import codecs
 _DECODER = codecs.getincrementaldecoder("utf-8")
 
 
-def text_of(pieces: list[bytes]) -> str:
-    return b"".join(pieces).decode("utf-8", "replace")
+def text_of(data: bytes | bytearray) -> str:
+    return data.decode("utf-8", "replace")
 
 
 class TextChunks:
@@ -27,4 +27,4 @@ class TextChunks:
 
     def finish(self) -> str:
         """What is left when the stream ended within a character."""
-        return self._decoder.decode(b"", True)  # noqa: FBT003  # the C decoder takes no keyword
+        return self._decoder.decode(b"", True)  # the C decoder takes no keyword

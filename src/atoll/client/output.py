@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Self
 
+from ..types import Chunk, Completed, StreamName
+from ..wire.frames import STDOUT, Frame
 from .decode import TextChunks
 from .operation import Closed
 from .running import Running
-from .types import Chunk, Completed, StreamName
-from .wire.frames import STDOUT, Frame
 
 
 class Chunks:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .errors import ProtocolError
-from .types import CodeError, FileEvent, FileInfo, Match, ProcessInfo, Result
+from ..errors import ProtocolError
+from ..types import CodeError, FileEvent, FileInfo, Match, ProcessInfo, Result
 
 Answer = Mapping[str, Any]
 

@@ -7,15 +7,15 @@ from collections import deque
 from time import monotonic
 from typing import Self
 
+from ..errors import FileError, SandboxError, TimedOut
+from ..io import IO
+from ..types import Chunk, Completed
+from ..wire.frames import Frame
 from .command import MAX_OUTPUT, check_signal, terminal_size
-from .errors import FileError, SandboxError, TimedOut
 from .feed import Feed
-from .io import IO
 from .operation import Closed, Operation
 from .output import Chunks
 from .running import Running
-from .types import Chunk, Completed
-from .wire.frames import Frame
 
 _KILL = 9
 _END = 30.0

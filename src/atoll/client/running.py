@@ -6,15 +6,15 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
+from ..errors import CommandFailed, ProtocolError, TimedOut
+from ..types import Completed
+from ..wire.frames import DATA, DATA_SIZE, END, EVENT, STDOUT, Frame
 from . import answers
 from .command import MAX_OUTPUT
 from .decode import TextChunks, text_of
-from .errors import CommandFailed, ProtocolError
 from .feed import Feed
 from .links import QUIET, Links
 from .operation import Operation
-from .types import Completed
-from .wire.frames import DATA, DATA_SIZE, END, EVENT, STDOUT, Frame
 
 GRACE = 15.0
 """What a guest gets, beyond a command's timeout, to kill it and say so."""
@@ -32,15 +32,21 @@ class Running:
 
     async def next(self, timeout: float | None = None) -> Frame | Completed:
         """The next DATA, or at last how it ended, without the output. Raises as `Operation.next` and `answer`."""
-        while True:
-            if self._feed is not None:
-                await self._send_input(self._feed)
-            frame = await self.operation.next(timeout)
-            if frame.kind == DATA:
-                return frame
-            if frame.kind == END:
-                return _completed(self.operation.answer(frame))
-            self._learn_pid(frame)
+        try:
+            while True:
+                if self._feed is not None:
+                    await self._send_input(self._feed)
+                frame = await self.operation.next(timeout)
+                if frame.kind == DATA:
+                    return frame
+                if frame.kind == END:
+                    return _completed(self.operation.answer(frame))
+                self._learn_pid(frame)
+        except TimedOut:
+            raise
+        except BaseException:
+            self.operation.close()
+            raise
 
     async def started(self) -> int:
         """Wait for the pid of a command that has just been asked for."""
@@ -77,7 +83,7 @@ class Gathered:
 
     def __init__(self, limit: int = MAX_OUTPUT) -> None:
         self._room = limit
-        self._pieces: tuple[list[bytes], list[bytes]] = ([], [])
+        self._kept = (bytearray(), bytearray())  # no lists of pieces: a hostile guest could send single bytes
         self.cut = False
 
     def take(self, frame: Frame) -> None:
@@ -86,13 +92,13 @@ class Gathered:
             self.cut = True
             payload = payload[: self._room]
         self._room -= len(payload)
-        self._pieces[frame.stream != STDOUT].append(payload)
+        self._kept[frame.stream != STDOUT].extend(payload)
 
     def stdout(self) -> str:
-        return text_of(self._pieces[0])
+        return text_of(self._kept[0])
 
     def stderr(self) -> str:
-        return text_of(self._pieces[1])
+        return text_of(self._kept[1])
 
     def complete(self, ended: Completed) -> Completed:
         return ended._replace(stdout=self.stdout(), stderr=self.stderr(), truncated=ended.truncated or self.cut)

@@ -10,15 +10,15 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import registry, store
-from .driver import Driver
-from .errors import AtollError, Busy, DriverError, InvalidInput, SandboxGone
-from .io import IO
-from .policy.labels import check_labels
-from .policy.spec import make_spec
+from .. import registry, store
+from ..driver import Driver
+from ..errors import AtollError, Busy, DriverError, InvalidInput, SandboxGone
+from ..io import IO
+from ..policy.labels import check_labels
+from ..policy.spec import make_spec
+from ..store import Reservation, Row, Store
+from ..types import Handle, Info, Spec, Status
 from .record import Record, reason_of_end
-from .store import Reservation, Row, Store
-from .types import Handle, Info, Spec, Status
 
 _CLEAN_UP = 30.0
 _MAKING = 60.0

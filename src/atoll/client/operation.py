@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import Any, Self
 
-from .errors import ProtocolError, TimedOut, from_wire
+from ..errors import ProtocolError, TimedOut, from_wire
+from ..wire import frames
+from ..wire.frames import CALL, CREDIT, DATA, DATA_SIZE, END, EOF, EVENT, STDERR, STDIN, STDOUT, WINDOW, Frame
 from .link import Broken, Link, Silent
-from .wire import frames
-from .wire.frames import CALL, CREDIT, DATA, DATA_SIZE, END, EOF, EVENT, STDERR, STDIN, STDOUT, WINDOW, Frame
 
 _HALF = WINDOW // 2
 _SLICE = 0.01

@@ -6,12 +6,12 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
-from .errors import InvalidInput
-from .policy.env import check_env
-from .policy.limits import check_timeout
-from .policy.paths import check_path
-from .policy.sizes import parse_size
-from .policy.text import shown
+from ..errors import InvalidInput
+from ..policy.env import check_env
+from ..policy.limits import check_timeout
+from ..policy.paths import check_path
+from ..policy.sizes import parse_size
+from ..policy.text import shown
 
 Command: TypeAlias = "str | Sequence[str | bytes | os.PathLike[str]]"
 Timeout: TypeAlias = "float | Literal['default'] | None"
@@ -52,23 +52,27 @@ def choose_timeout(timeout: Timeout, default: float | None) -> float | None:
     return default if timeout == "default" else check_timeout(timeout)
 
 
-def terminal_size(pty: bool | tuple[int, int]) -> list[int] | None:
+def terminal_size(pty: object) -> list[int] | None:
     """Rows and columns, or None for pipes. Raises InvalidInput."""
     if isinstance(pty, bool):
         return [24, 80] if pty else None
-    if len(pty) != 2 or not all(type(length) is int and 0 < length < 1 << 16 for length in pty):
-        raise InvalidInput(f"pty is {shown(pty)}; give True or (rows, columns).")
-    return list(pty)
+    if isinstance(pty, tuple | list) and len(pty) == 2 and all(map(_is_length, pty)):
+        return list(pty)
+    raise InvalidInput(f"pty is {shown(pty)}; give True or (rows, columns).")
 
 
-def check_signal(number: int) -> int:
+def check_signal(number: object) -> int:
     """Also takes a member of `signal.Signals`. Raises InvalidInput."""
     if isinstance(number, bool) or not isinstance(number, int) or not 0 < number <= 64:
         raise InvalidInput(f"The signal is {shown(number)}; give a number from 1 to 64, such as signal.SIGTERM.")
     return int(number)
 
 
-def _argv(command: Command) -> list[str]:
+def _is_length(value: object) -> bool:
+    return type(value) is int and 0 < value < 1 << 16
+
+
+def _argv(command: object) -> list[str]:
     if isinstance(command, str):
         argv = [*_SHELL, command]
     elif isinstance(command, Sequence) and not isinstance(command, bytes | bytearray):

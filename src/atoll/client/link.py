@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from typing import Protocol
 
-from .driver import GuestStream
-from .errors import ProtocolError, from_wire
-from .io import IO
-from .wire import frames
-from .wire.frames import END, HELLO, OPEN, VERSION, Decoder, Frame
+from ..driver import GuestStream
+from ..errors import ProtocolError, from_wire
+from ..io import IO
+from ..wire import frames
+from ..wire.frames import END, HELLO, OPEN, VERSION, Decoder, Frame
 
 
 class Broken(Exception):

@@ -6,12 +6,12 @@ import json
 from time import monotonic
 from typing import Any, Protocol
 
-from .driver import Driver
-from .errors import AtollError, Busy, InvalidInput, ProtocolError, SandboxGone, Unresponsive
+from ..driver import Driver
+from ..errors import AtollError, Busy, InvalidInput, ProtocolError, SandboxGone, Unresponsive
+from ..types import Handle, Status
+from ..wire.frames import MAX_PAYLOAD
 from .link import Broken, Ended, Link
 from .operation import Operation
-from .types import Handle, Status
-from .wire.frames import MAX_PAYLOAD
 
 QUIET = 30.0
 """Seconds without a word after which a guest counts as not answering."""
@@ -52,6 +52,7 @@ class Links:
     def __init__(self, seat: Seat) -> None:
         self._seat = seat
         self._idle: list[Link] = []
+        self.io = seat.driver.io
 
     async def open(
         self,

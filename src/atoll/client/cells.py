@@ -6,12 +6,12 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
+from ..errors import ProtocolError
+from ..types import Execution, Result
+from ..wire.frames import DATA, EVENT
 from . import answers
-from .errors import ProtocolError
 from .links import Links
 from .running import GRACE, Audience, Callback, Gathered, tell
-from .types import Execution, Result
-from .wire.frames import DATA, EVENT
 
 ResultCallback = Callable[[Result], Any]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
-from .driver import Driver
-from .errors import Busy, SandboxGone, SandboxNotFound
-from .policy.limits import check_lifetime
-from .store import Row, Store
-from .types import Handle, Info, Metrics, Status
+from ..driver import Driver
+from ..errors import Busy, SandboxGone, SandboxNotFound
+from ..policy.limits import check_lifetime
+from ..store import Row, Store
+from ..types import Handle, Info, Metrics, Status
 
 DESTROYED = "it was destroyed"
 

@@ -1,0 +1,244 @@
+"""The files of a sandbox. Its kernel decides what its user may do; paths are absolute or relative to the workdir."""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import os
+from typing import Any, TypeAlias
+
+from ..errors import FileError, FileMissing, InvalidInput, NotDirectory, ProtocolError
+from ..policy.paths import check_path
+from ..policy.sizes import parse_size
+from ..policy.text import shown
+from ..types import FileInfo, Match
+from ..wire.frames import DATA, DATA_SIZE, EVENT, STDOUT, Frame
+from . import answers
+from .feed import Feed, Input
+from .links import PATIENT, Links
+from .operation import Operation
+from .watch import AsyncWatch
+
+Path: TypeAlias = "str | os.PathLike[str]"
+
+MAX_READ = 256 << 20
+_MAX_EVENTS = 32 << 20
+
+
+class Matches(builtins.list[Match]):
+    """A list of `Match`. `truncated` says that there are more than `limit`."""
+
+    truncated: bool = False
+
+
+class AsyncFiles:
+    """Every method raises `FileError`, or the subclass that fits, for what the sandbox's kernel refuses."""
+
+    def __init__(self, links: Links) -> None:
+        self._links = links
+
+    async def read(self, path: Path, *, max_size: int = MAX_READ) -> str:
+        """The text of a file.
+
+        Raises:
+            FileError: it is not UTF-8 (use `read_bytes`), or larger than `max_size` (use `download`).
+        """
+        content = await self.read_bytes(path, max_size=max_size)
+        try:
+            return content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            name = os.fspath(path)
+            raise FileError(
+                f"{name} is not UTF-8 text (byte {error.start}); use read_bytes.", errno=errno.EILSEQ, path=name
+            ) from None
+
+    async def read_bytes(
+        self, path: Path, *, offset: int = 0, size: int | None = None, max_size: int = MAX_READ
+    ) -> bytes:
+        """The content of a file, or `size` bytes of it from `offset` on.
+
+        Raises:
+            FileError: there is more than `max_size`; `download` writes it to a file.
+        """
+        name = check_path(path)
+        request: dict[str, Any] = {"op": "read", "path": name, "offset": _count(offset, "offset")}
+        if size is not None:
+            request["size"] = _count(size, "size")
+        most = parse_size(max_size, "max_size")
+        content = bytearray()  # not a list of pieces: a hostile guest could send them byte by byte
+        async with await self._links.open(request) as operation:
+            while (frame := await _next_data(operation)) is not None:
+                content += frame.payload
+                if len(content) > most:
+                    raise FileError(
+                        f"{name} has more than {most} bytes; use download, or a larger max_size.",
+                        errno=errno.EFBIG,
+                        path=name,
+                    )
+        return bytes(content)
+
+    async def write(
+        self, path: Path, data: Input, *, append: bool = False, mode: int | None = None, parents: bool = True
+    ) -> int:
+        """Write text, bytes, or all that a file object gives; how many bytes that were.
+
+        A new content takes the place of the old one only when it is whole. Missing directories are made
+        unless `parents` is False.
+        """
+        request: dict[str, Any] = {"op": "write", "path": check_path(path), "append": append, "parents": parents}
+        if mode is not None:
+            request["mode"] = _mode(mode)
+        return await self._send_file(request, Feed(self._links.io, data))
+
+    async def _send_file(self, request: dict[str, Any], feed: Feed) -> int:
+        at_once = feed.at_once()
+        whole = at_once is not None
+        async with await self._links.open(request, data=at_once or b"", eof=whole) as operation:
+            while not whole and not operation.ended:
+                piece = await feed.read(DATA_SIZE)
+                if not piece:
+                    await operation.eof()
+                    break
+                await operation.send(piece)
+            return answers.integer(await operation.end(), "size")
+
+    async def list(self, path: Path = ".", *, recursive: bool = False) -> builtins.list[FileInfo]:
+        """The entries of a directory, and with `recursive` of all below it, without following symbolic links.
+
+        Raises:
+            FileError: there are too many to hold in memory; list a smaller directory, or use `search`.
+        """
+        name = check_path(path)
+        found: builtins.list[FileInfo] = []
+        async with await self._links.open({"op": "list", "path": name, "recursive": recursive}) as operation:
+            events = _Events(operation)
+            while (said := await events.next()) is not None:
+                found += map(answers.file_info, answers.items(said, "entries"))
+        return found
+
+    async def info(self, path: Path, *, follow: bool = True) -> FileInfo:
+        """What is at a path. With `follow=False` a symbolic link itself, not what it points to."""
+        answer = await self._links.ask("stat", path=check_path(path), follow=follow)
+        return answers.file_info(answers.mapping(answer, "info"))
+
+    async def exists(self, path: Path) -> bool:
+        """Whether there is something at a path. What may not be looked at raises FileDenied."""
+        try:
+            await self.info(path)
+        except (FileMissing, NotDirectory):
+            return False
+        return True
+
+    async def mkdir(self, path: Path, *, parents: bool = True, exist_ok: bool = True, mode: int | None = None) -> None:
+        """Make a directory, with those above it unless `parents` is False."""
+        more = {} if mode is None else {"mode": _mode(mode)}
+        await self._links.ask("mkdir", path=check_path(path), parents=parents, exist_ok=exist_ok, **more)
+
+    async def remove(self, path: Path, *, recursive: bool = False, missing_ok: bool = False) -> None:
+        """Remove a file, an empty directory, or with `recursive` a whole tree."""
+        await self._links.ask(
+            "remove", quiet=PATIENT, path=check_path(path), recursive=recursive, missing_ok=missing_ok
+        )
+
+    async def move(self, source: Path, target: Path, *, overwrite: bool = False) -> None:
+        """Give a file or tree another path. `target` is its new path, not a directory to put it in."""
+        await self._transfer("move", source, target, overwrite=overwrite)
+
+    async def copy(self, source: Path, target: Path, *, overwrite: bool = False) -> None:
+        """Copy a file or a whole tree. `target` is the path of the copy, not a directory to put it in."""
+        await self._transfer("copy", source, target, overwrite=overwrite)
+
+    async def _transfer(self, op: str, source: Path, target: Path, *, overwrite: bool) -> None:
+        source, target = check_path(source, "source"), check_path(target, "target")
+        await self._links.ask(op, quiet=PATIENT, source=source, target=target, overwrite=overwrite)
+
+    async def watch(self, path: Path = ".", *, recursive: bool = True) -> AsyncWatch:
+        """Changes under a path, from now on.
+
+        Raises:
+            Unsupported: this sandbox cannot watch.
+        """
+        request = {"op": "watch", "path": check_path(path), "recursive": recursive}
+        return await AsyncWatch(await self._links.open(request, quiet=None)).ready()
+
+    async def search(
+        self,
+        pattern: str | None = None,
+        *,
+        content: str | None = None,
+        path: Path = ".",
+        ignore_case: bool = False,
+        limit: int = 1000,
+    ) -> Matches:
+        """Files below `path` whose path fits a glob, and lines in them that fit a regular expression.
+
+        With `content` each matching line is a hit, else each file.
+
+        Raises:
+            InvalidInput: neither was given, or one of them is no pattern.
+        """
+        request = _search_request(pattern, content, check_path(path), _count(limit, "limit"))
+        request["ignore_case"] = ignore_case
+        found = Matches()
+        async with await self._links.open(request, quiet=PATIENT) as operation:
+            events = _Events(operation)
+            while (said := await events.next()) is not None:
+                found.extend(map(answers.match, answers.items(said, "matches")))
+                if len(found) > limit:
+                    raise ProtocolError("The guest found more than it was asked for.")
+            found.truncated = answers.flag(events.answer, "truncated")
+        return found
+
+
+def _search_request(pattern: object, content: object, path: str, limit: int) -> dict[str, Any]:
+    request: dict[str, Any] = {"op": "search", "path": path, "limit": limit}
+    for name, value in (("glob", pattern), ("content", content)):
+        if value is not None:
+            if not isinstance(value, str) or not value:
+                raise InvalidInput(f"The pattern is {shown(value)}; give text.")
+            request[name] = value
+    if pattern is None and content is None:
+        raise InvalidInput(
+            "There is nothing to search for; give a glob as pattern, or a regular expression as content."
+        )
+    return request
+
+
+async def _next_data(operation: Operation) -> Frame | None:
+    """The next piece of a file, or None at its end."""
+    frame = await operation.next()
+    if frame.kind == DATA and frame.stream == STDOUT:
+        return frame
+    operation.answer(frame)
+    return None
+
+
+class _Events:
+    """The events of an operation, as many as fit into memory, and its answer after the last."""
+
+    def __init__(self, operation: Operation) -> None:
+        self.answer: answers.Answer = {}
+        self._operation = operation
+        self._room = _MAX_EVENTS
+
+    async def next(self) -> answers.Answer | None:
+        frame = await self._operation.next()
+        if frame.kind != EVENT:
+            self.answer = self._operation.answer(frame)
+            return None
+        self._room -= len(frame.payload)
+        if self._room < 0:
+            raise FileError("There are too many entries to hold; ask for a smaller directory.", errno=errno.EFBIG)
+        return self._operation.json(frame)
+
+
+def _count(value: object, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 62:
+        raise InvalidInput(f"{what} is {shown(value)}; give a whole number that is not negative.")
+    return value
+
+
+def _mode(mode: object) -> int:
+    if isinstance(mode, bool) or not isinstance(mode, int) or not 0 <= mode <= 0o7777:
+        raise InvalidInput(f"mode is {shown(mode)}; give permission bits such as 0o644.")
+    return mode

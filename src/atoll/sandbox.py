@@ -1,0 +1,344 @@
+"""AsyncSandbox: a place to run code in, behind whichever wall its driver builds.
+
+Written once, as coroutines: `atoll.sync.Sandbox` is the same with blocking I/O (see `atoll.io`).
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
+
+from .client import answers, cells, lifecycle, running
+from .client.command import (
+    MAX_OUTPUT,
+    Command,
+    Timeout,
+    add_surroundings,
+    check_signal,
+    choose_timeout,
+    exec_request,
+    terminal_size,
+)
+from .client.feed import Feed, Input
+from .client.files import AsyncFiles
+from .client.links import Links
+from .client.output import AsyncOutput
+from .client.process import AsyncProcess
+from .client.record import Record
+from .client.running import Callback, Running
+from .errors import InvalidInput
+from .io import AnyIO
+from .policy.sizes import parse_size
+from .policy.text import shown
+from .types import Completed, Execution, Info, Metrics, ProcessInfo, Resources, Status
+
+_DESTROY = 60.0
+
+
+class AsyncSandbox:
+    """A sandbox. It lives until `destroy`, its lifetime, or the end of its `async with` block.
+
+    It outlives the process that made it: `AsyncSandbox.connect(id)` finds it again. Safe to use from many
+    tasks at once; every operation has a stream of its own, and one that is cancelled or interrupted makes
+    the guest end what it was doing. Every method may raise `SandboxGone`, and `Busy` while it is paused
+    or stopped.
+    """
+
+    def __init__(self, record: Record) -> None:
+        """For internal use: `create`, `connect`, `find` and `get_or_create` make sandboxes."""
+        self._record = record
+        self._links = Links(record)
+        self._files = AsyncFiles(self._links)
+
+    @classmethod
+    async def create(
+        cls,
+        driver: str | None = None,
+        *,
+        image: str | os.PathLike[str] | None = None,
+        source: str | os.PathLike[str] | None = None,
+        network: str | Iterable[str] = "none",
+        resources: Resources | Mapping[str, Any] | None = None,
+        env: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        timeout: float | None = 60.0,
+        lifetime: float = 3600.0,
+        workdir: str = "/workspace",
+        strict: bool = False,
+        **later: Any,
+    ) -> Self:
+        """Make a sandbox.
+
+        Args:
+            driver: the wall; `$ATOLL_DRIVER` or "jail" unless given.
+            image: a directory or tar with the root file system; the host's own system files unless given.
+            source: a directory of the host that is the workspace at first; it is never changed.
+            network: "none", "all", or "host" for the weaker wall that shares the host's.
+            resources: a `Resources`, or a mapping such as `{"memory": "512M", "cpu": 1.0, "pids": 256, "disk": "1G"}`.
+            env: variables for everything that runs in it.
+            labels: words of your own, by which `find` and `list` know it.
+            timeout: seconds for one command or cell that asks for no other; None is without end.
+            lifetime: seconds until it ends by itself, even when its maker is gone.
+            workdir: the directory that commands start in.
+            strict: refuse a host where a limit could only be polled and not enforced.
+            later: what is planned and not there yet is refused with `Unsupported`, never ignored.
+
+        Raises:
+            InvalidInput: a value that cannot be, with what to write instead.
+            Unsupported: the driver cannot honour it; nothing was started.
+            DriverError: there is no such driver, or it cannot work on this host.
+            CreateFailed: it could not be built; nothing is left of it.
+        """
+        wishes = dict(
+            image=image, source=source, network=network, resources=resources, env=env, labels=labels,
+            timeout=timeout, lifetime=lifetime, workdir=workdir, strict=strict, **later,
+        )  # fmt: skip
+        return cls(await lifecycle.create(AnyIO(), driver, **wishes))
+
+    @classmethod
+    async def connect(cls, id: str) -> Self:
+        """A sandbox that exists, whichever process made it.
+
+        Raises:
+            SandboxNotFound: no sandbox has that id.
+            SandboxGone: it has ended; the message says why.
+        """
+        return cls(await lifecycle.connect(AnyIO(), id))
+
+    @classmethod
+    async def list(
+        cls, labels: Mapping[str, str] | None = None, *, driver: str | None = None, status: Status | None = None
+    ) -> builtins.list[Info]:
+        """The sandboxes of this user that carry all of `labels`, newest first, as they stand now.
+
+        One that has ended without `destroy` is swept up and told of once, with the status "gone" and a reason.
+        """
+        return await lifecycle.listing(AnyIO(), labels, driver, status)
+
+    @classmethod
+    async def find(cls, labels: Mapping[str, str]) -> Self | None:
+        """The newest living sandbox that carries all of `labels`, or None."""
+        record = await lifecycle.find(AnyIO(), labels)
+        return None if record is None else cls(record)
+
+    @classmethod
+    async def get_or_create(cls, labels: Mapping[str, str], driver: str | None = None, **wishes: Any) -> Self:
+        """The newest living sandbox that carries all of `labels`, or a new one, made with the keywords of `create`.
+
+        Of many callers at once, in this or other processes, one makes it and all get it.
+        """
+        return cls(await lifecycle.get_or_create(AnyIO(), labels, driver, **wishes))
+
+    @property
+    def id(self) -> str:
+        return self._record.id
+
+    @property
+    def driver(self) -> str:
+        return self._record.driver.name
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return self._record.info.labels
+
+    @property
+    def info(self) -> Info:
+        """What was last known of it, without asking anybody; `refresh` asks."""
+        return self._record.info
+
+    @property
+    def files(self) -> AsyncFiles:
+        return self._files
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        with self._links.io.shield(_DESTROY):
+            await self.destroy()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id} on {self.driver}, {self.info.status}>"
+
+    async def run(
+        self,
+        command: Command,
+        *,
+        stdin: Input | None = None,
+        env: Mapping[str, str] | None = None,
+        workdir: str | os.PathLike[str] | None = None,
+        timeout: Timeout = "default",
+        check: bool = False,
+        max_output: int = MAX_OUTPUT,
+        on_stdout: Callback | None = None,
+        on_stderr: Callback | None = None,
+    ) -> Completed:
+        """Run a command to its end. Text goes to `/bin/sh -c`, a list is a program and its arguments.
+
+        Args:
+            stdin: text, bytes, a file object, or an iterable of pieces.
+            env: variables on top of the sandbox's.
+            workdir: where it starts; the sandbox's workdir unless given.
+            timeout: seconds until it is killed with all that it started; None is without end.
+            check: raise `CommandFailed` when the exit code is not 0.
+            max_output: bytes of output that are passed on; the rest is dropped, and `truncated` says so.
+            on_stdout, on_stderr: called with text as it comes; never half a character.
+
+        Raises:
+            CommandFailed: `check` was asked for, and the command failed or ran out of time.
+            Unresponsive: the guest did not answer in time.
+        """
+        request = self._exec(command, stdin, env, workdir, timeout, max_output)
+        feed = None if stdin is None else Feed(self._links.io, stdin)
+        return await running.run(self._links, request, feed, check=check, on_stdout=on_stdout, on_stderr=on_stderr)
+
+    def stream(
+        self,
+        command: Command,
+        *,
+        stdin: Input | None = None,
+        env: Mapping[str, str] | None = None,
+        workdir: str | os.PathLike[str] | None = None,
+        timeout: Timeout = "default",
+        max_output: int | None = None,
+    ) -> AsyncOutput:
+        """The output of a command as it comes: iterate over it, then look at its `result`.
+
+        The command starts when the first chunk is asked for, and dies when the iteration is left early.
+        """
+        request = self._exec(command, stdin, env, workdir, timeout, max_output)
+        feed = None if stdin is None else Feed(self._links.io, stdin)
+
+        async def start() -> Running:
+            return await running.launch(self._links, request, feed)
+
+        return AsyncOutput(start)
+
+    async def start(
+        self,
+        command: Command,
+        *,
+        pty: bool | tuple[int, int] = False,
+        env: Mapping[str, str] | None = None,
+        workdir: str | os.PathLike[str] | None = None,
+        timeout: float | None = None,
+    ) -> AsyncProcess:
+        """Start a process that lives on its own, with a terminal if `pty` is True or (rows, columns).
+
+        It outlives this object and this process; `attach(pid)` finds it again. It has no timeout of its own.
+        """
+        request = self._exec(command, "", env, workdir, timeout, None)
+        request["hold"] = True
+        size = terminal_size(pty)
+        if size is not None:
+            request["pty"] = size
+        return await self._hold(request)
+
+    async def attach(self, pid: int) -> AsyncProcess:
+        """A process that `start` made, from here or from another process, with the output nobody has read."""
+        return await self._hold({"op": "attach", "pid": _pid(pid)})
+
+    async def _hold(self, request: dict[str, Any]) -> AsyncProcess:
+        process = Running(await self._links.open(request, quiet=None))
+        try:
+            return AsyncProcess(self._links.io, process, await process.started())
+        except BaseException:
+            process.operation.close()
+            raise
+
+    async def run_code(
+        self,
+        code: str,
+        *,
+        context: str = "main",
+        env: Mapping[str, str] | None = None,
+        workdir: str | os.PathLike[str] | None = None,
+        timeout: Timeout = "default",
+        max_output: int = MAX_OUTPUT,
+        on_stdout: Callback | None = None,
+        on_stderr: Callback | None = None,
+        on_result: cells.ResultCallback | None = None,
+    ) -> Execution:
+        """Run Python code in a context that keeps its variables from cell to cell.
+
+        The value of the last expression is the main result. Code that raises is data: see `error`. After a
+        timeout `timed_out` is True, and `state_lost` says whether the variables are gone.
+        """
+        request: dict[str, Any] = {
+            "op": "code",
+            "code": _text(code, "code"),
+            "context": _text(context, "context"),
+            "timeout": choose_timeout(timeout, self.info.spec.timeout),
+            "limit": parse_size(max_output, "max_output"),
+        }
+        add_surroundings(request, env, workdir)
+        return await cells.run_code(self._links, request, on_stdout=on_stdout, on_stderr=on_stderr, on_result=on_result)
+
+    async def interrupt(self, context: str = "main") -> bool:
+        """Interrupt the cell that runs in a context, as Ctrl-C does; whether there was one."""
+        return answers.flag(await self._links.ask("interrupt", context=_text(context, "context")), "interrupted")
+
+    async def processes(self) -> builtins.list[ProcessInfo]:
+        """What runs in it."""
+        answer = await self._links.ask("processes")
+        return [answers.process_info(item) for item in answers.items(answer, "processes")]
+
+    async def signal(self, pid: int, number: int, *, tree: bool = False) -> None:
+        """Send a signal to a process, and with `tree` to all that it started."""
+        await self._links.ask("signal", pid=_pid(pid), signal=check_signal(number), tree=tree)
+
+    async def refresh(self) -> Info:
+        """Ask the driver how it stands; the answer is `info` from then on."""
+        return await self._record.refresh()
+
+    async def metrics(self) -> Metrics:
+        """What it uses now, measured from outside the wall."""
+        return await self._record.metrics()
+
+    async def set_lifetime(self, seconds: float) -> None:
+        """Let it live for so many seconds from now."""
+        await self._record.set_lifetime(seconds)
+
+    async def pause(self) -> None:
+        """Freeze all that runs in it. Its lifetime goes on."""
+        await self._record.pause()
+
+    async def resume(self) -> None:
+        """Wake a paused one, or start a stopped one with its files and a fresh lifetime."""
+        await self._record.resume()
+
+    async def stop(self) -> None:
+        """End all that runs in it and keep its files for `resume`."""
+        await self._record.stop()
+        self._links.drop()
+
+    async def destroy(self) -> None:
+        """End it and remove everything of it. Doing so twice is harmless."""
+        self._links.drop()
+        await self._record.destroy()
+
+    def _exec(
+        self,
+        command: Command,
+        stdin: Input | None,
+        env: Mapping[str, str] | None,
+        workdir: str | os.PathLike[str] | None,
+        timeout: Timeout,
+        limit: int | None,
+    ) -> dict[str, Any]:
+        seconds = choose_timeout(timeout, self.info.spec.timeout)
+        return exec_request(command, stdin=stdin is not None, env=env, workdir=workdir, timeout=seconds, limit=limit)
+
+
+def _pid(pid: object) -> int:
+    if isinstance(pid, bool) or not isinstance(pid, int) or not 0 < pid < 1 << 31:
+        raise InvalidInput(f"The pid is {shown(pid)}; give one that `processes` or a Process names.")
+    return pid
+
+
+def _text(value: object, what: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput(f"{what} is a {type(value).__name__}; give text.")
+    return value
