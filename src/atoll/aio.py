@@ -1,0 +1,91 @@
+"""`run`, `run_code` and `run_many`, awaited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from .client.cells import ResultCallback
+from .client.command import MAX_OUTPUT, Command
+from .client.feed import Input
+from .client.oneshot import all_completed, check_workers, wishes_for_one
+from .client.running import Callback
+from .errors import AtollError
+from .sandbox import AsyncSandbox
+from .types import Completed, Execution
+
+__all__ = ["AsyncSandbox", "run", "run_code", "run_many"]
+
+
+async def run(
+    command: Command,
+    driver: str | None = None,
+    *,
+    stdin: Input | None = None,
+    check: bool = False,
+    max_output: int = MAX_OUTPUT,
+    on_stdout: Callback | None = None,
+    on_stderr: Callback | None = None,
+    **wishes: Any,
+) -> Completed:
+    """Run one command in a sandbox of its own. `wishes` are the keywords of `AsyncSandbox.create`.
+
+    Raises:
+        CommandFailed: `check` was asked for, and the command failed or ran out of time.
+    """
+    async with await AsyncSandbox.create(driver, **wishes_for_one(wishes)) as sandbox:
+        return await sandbox.run(
+            command, stdin=stdin, check=check, max_output=max_output, on_stdout=on_stdout, on_stderr=on_stderr
+        )
+
+
+async def run_code(
+    code: str,
+    driver: str | None = None,
+    *,
+    max_output: int = MAX_OUTPUT,
+    on_stdout: Callback | None = None,
+    on_stderr: Callback | None = None,
+    on_result: ResultCallback | None = None,
+    **wishes: Any,
+) -> Execution:
+    """Run Python code in a sandbox of its own. `wishes` are the keywords of `AsyncSandbox.create`."""
+    async with await AsyncSandbox.create(driver, **wishes_for_one(wishes)) as sandbox:
+        return await sandbox.run_code(
+            code, max_output=max_output, on_stdout=on_stdout, on_stderr=on_stderr, on_result=on_result
+        )
+
+
+async def run_many(
+    commands: Iterable[Command],
+    driver: str | None = None,
+    *,
+    max_workers: int = 8,
+    max_output: int = MAX_OUTPUT,
+    **wishes: Any,
+) -> list[Completed]:
+    """Run many commands at once, each in a sandbox of its own; the results in the order of the commands.
+
+    A command that fails is data, as with `run`. `wishes` are the keywords of `AsyncSandbox.create`.
+
+    Raises:
+        ManyFailed: the wall failed for some; all have ended, and its `results` has each result and error.
+    """
+    import anyio
+
+    jobs = list(commands)
+    results: list[Completed | AtollError | None] = [None] * len(jobs)
+    upcoming = iter(range(len(jobs)))
+    wishes = wishes_for_one(wishes)
+
+    async def take_jobs() -> None:
+        for index in upcoming:
+            try:
+                results[index] = await run(jobs[index], driver, max_output=max_output, **wishes)
+            except AtollError as error:
+                results[index] = error
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(min(check_workers(max_workers), len(jobs))):
+            tasks.start_soon(take_jobs)
+    return all_completed(results)

@@ -1,0 +1,129 @@
+"""One command or cell in a sandbox of its own that is thrown away afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..client.cells import ResultCallback
+from ..client.command import MAX_OUTPUT, Command
+from ..client.feed import Input
+from ..client.oneshot import all_completed, check_workers, wishes_for_one
+from ..client.running import Callback
+from ..errors import AtollError
+from ..types import Completed, Execution
+from .sandbox import Sandbox
+
+
+def run(
+    command: Command,
+    driver: str | None = None,
+    *,
+    stdin: Input | None = None,
+    check: bool = False,
+    max_output: int = MAX_OUTPUT,
+    on_stdout: Callback | None = None,
+    on_stderr: Callback | None = None,
+    **wishes: Any,
+) -> Completed:
+    """Run one command in a sandbox of its own. `wishes` are the keywords of `Sandbox.create`.
+
+    Raises:
+        CommandFailed: `check` was asked for, and the command failed or ran out of time.
+    """
+    with Sandbox.create(driver, **wishes_for_one(wishes)) as sandbox:
+        return sandbox.run(
+            command, stdin=stdin, check=check, max_output=max_output, on_stdout=on_stdout, on_stderr=on_stderr
+        )
+
+
+def run_code(
+    code: str,
+    driver: str | None = None,
+    *,
+    max_output: int = MAX_OUTPUT,
+    on_stdout: Callback | None = None,
+    on_stderr: Callback | None = None,
+    on_result: ResultCallback | None = None,
+    **wishes: Any,
+) -> Execution:
+    """Run Python code in a sandbox of its own. `wishes` are the keywords of `Sandbox.create`."""
+    with Sandbox.create(driver, **wishes_for_one(wishes)) as sandbox:
+        return sandbox.run_code(
+            code, max_output=max_output, on_stdout=on_stdout, on_stderr=on_stderr, on_result=on_result
+        )
+
+
+def run_many(
+    commands: Iterable[Command],
+    driver: str | None = None,
+    *,
+    max_workers: int = 8,
+    max_output: int = MAX_OUTPUT,
+    **wishes: Any,
+) -> list[Completed]:
+    """Run many commands at once, each in a sandbox of its own; the results in the order of the commands.
+
+    A command that fails is data, as with `run`. `wishes` are the keywords of `Sandbox.create`.
+
+    Raises:
+        ManyFailed: the wall failed for some; all have ended, and its `results` has each result and error.
+    """
+    jobs = list(commands)
+    workers = _Workers(jobs, driver, max_output, wishes_for_one(wishes))
+    workers.work(min(check_workers(max_workers), len(jobs)))
+    return all_completed(workers.results)
+
+
+class _Workers:
+    """Threads that take the next command when they are done with one."""
+
+    def __init__(self, jobs: list[Command], driver: str | None, max_output: int, wishes: dict[str, Any]) -> None:
+        self.results: list[Completed | AtollError | None] = [None] * len(jobs)
+        self._jobs = jobs
+        self._next = iter(range(len(jobs)))
+        self._driver = driver
+        self._max_output = max_output
+        self._wishes = wishes
+        self._live: set[Sandbox] = set()
+        self._broken: list[BaseException] = []
+
+    def work(self, count: int) -> None:
+        from threading import Thread
+
+        threads = [Thread(target=self._take_jobs, name=f"atoll-run-many-{n}") for n in range(count)]
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        except BaseException as error:
+            # Ctrl-C: what runs ends with its sandbox, and the threads with it.
+            self._broken.append(error)
+            for sandbox in list(self._live):
+                sandbox.destroy()
+            for thread in threads:
+                if thread.ident is not None:
+                    thread.join()
+            raise
+        if self._broken:
+            raise self._broken[0]
+
+    def _take_jobs(self) -> None:
+        for index in self._next:
+            if self._broken:
+                return
+            try:
+                self.results[index] = self._run(self._jobs[index])
+            except AtollError as error:
+                self.results[index] = error
+            except BaseException as error:  # noqa: BLE001  # raised again by the caller's thread
+                self._broken.append(error)
+
+    def _run(self, command: Command) -> Completed:
+        with Sandbox.create(self._driver, **self._wishes) as sandbox:
+            self._live.add(sandbox)
+            try:
+                return sandbox.run(command, max_output=self._max_output)
+            finally:
+                self._live.discard(sandbox)

@@ -1,0 +1,205 @@
+"""Sandbox: a place to run code in, blocking."""
+
+from __future__ import annotations
+
+import builtins
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
+
+from ..client import lifecycle
+from ..client.cells import ResultCallback
+from ..client.command import MAX_OUTPUT, Command, Timeout
+from ..client.feed import Input
+from ..client.record import Record
+from ..client.running import Callback
+from ..io import BlockingIO, drive
+from ..sandbox import AsyncSandbox
+from ..types import Completed, Execution, Info, Metrics, ProcessInfo, Resources, Status
+from .docs import documented_by
+from .files import Files
+from .process import Output, Process
+
+
+@documented_by(AsyncSandbox)
+class Sandbox:
+    """A sandbox. It lives until `destroy`, its lifetime, or the end of its `with` block.
+
+    It outlives the process that made it: `Sandbox.connect(id)` finds it again. Safe to use from many threads
+    at once; every operation has a stream of its own, and one that Ctrl-C interrupts makes the guest end what
+    it was doing. Every method may raise `SandboxGone`, and `Busy` while it is paused or stopped.
+    """
+
+    def __init__(self, record: Record) -> None:
+        self._core = AsyncSandbox(record)
+        self._files = Files(self._core.files)
+
+    @classmethod
+    def create(
+        cls,
+        driver: str | None = None,
+        *,
+        image: str | os.PathLike[str] | None = None,
+        source: str | os.PathLike[str] | None = None,
+        network: str | Iterable[str] = "none",
+        resources: Resources | Mapping[str, Any] | None = None,
+        env: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        timeout: float | None = 60.0,
+        lifetime: float = 3600.0,
+        workdir: str = "/workspace",
+        strict: bool = False,
+        **later: Any,
+    ) -> Self:
+        wishes = dict(
+            image=image, source=source, network=network, resources=resources, env=env, labels=labels,
+            timeout=timeout, lifetime=lifetime, workdir=workdir, strict=strict, **later,
+        )  # fmt: skip
+        return cls(drive(lifecycle.create(BlockingIO(), driver, **wishes)))
+
+    @classmethod
+    def connect(cls, id: str) -> Self:
+        return cls(drive(lifecycle.connect(BlockingIO(), id)))
+
+    @classmethod
+    def list(
+        cls, labels: Mapping[str, str] | None = None, *, driver: str | None = None, status: Status | None = None
+    ) -> builtins.list[Info]:
+        return drive(lifecycle.listing(BlockingIO(), labels, driver, status))
+
+    @classmethod
+    def find(cls, labels: Mapping[str, str]) -> Self | None:
+        record = drive(lifecycle.find(BlockingIO(), labels))
+        return None if record is None else cls(record)
+
+    @classmethod
+    def get_or_create(cls, labels: Mapping[str, str], driver: str | None = None, **wishes: Any) -> Self:
+        return cls(drive(lifecycle.get_or_create(BlockingIO(), labels, driver, **wishes)))
+
+    @property
+    def id(self) -> str:
+        return self._core.id
+
+    @property
+    def driver(self) -> str:
+        return self._core.driver
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return self._core.labels
+
+    @property
+    def info(self) -> Info:
+        """What was last known of it, without asking anybody; `refresh` asks."""
+        return self._core.info
+
+    @property
+    def files(self) -> Files:
+        return self._files
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.destroy()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id} on {self.driver}, {self.info.status}>"
+
+    def run(
+        self,
+        command: Command,
+        *,
+        stdin: Input | None = None,
+        env: Mapping[str, str] | None = None,
+        workdir: str | os.PathLike[str] | None = None,
+        timeout: Timeout = "default",
+        check: bool = False,
+        max_output: int = MAX_OUTPUT,
+        on_stdout: Callback | None = None,
+        on_stderr: Callback | None = None,
+    ) -> Completed:
+        return drive(
+            self._core.run(
+                command, stdin=stdin, env=env, workdir=workdir, timeout=timeout, check=check,
+                max_output=max_output, on_stdout=on_stdout, on_stderr=on_stderr,
+            )
+        )  # fmt: skip
+
+    def stream(
+        self,
+        command: Command,
+        *,
+        stdin: Input | None = None,
+        env: Mapping[str, str] | None = None,
+        workdir: str | os.PathLike[str] | None = None,
+        timeout: Timeout = "default",
+        max_output: int | None = None,
+    ) -> Output:
+        return Output(
+            self._core.stream(command, stdin=stdin, env=env, workdir=workdir, timeout=timeout, max_output=max_output)
+        )
+
+    def start(
+        self,
+        command: Command,
+        *,
+        pty: bool | tuple[int, int] = False,
+        env: Mapping[str, str] | None = None,
+        workdir: str | os.PathLike[str] | None = None,
+        timeout: float | None = None,
+    ) -> Process:
+        return Process(drive(self._core.start(command, pty=pty, env=env, workdir=workdir, timeout=timeout)))
+
+    def attach(self, pid: int) -> Process:
+        return Process(drive(self._core.attach(pid)))
+
+    def run_code(
+        self,
+        code: str,
+        *,
+        context: str = "main",
+        env: Mapping[str, str] | None = None,
+        workdir: str | os.PathLike[str] | None = None,
+        timeout: Timeout = "default",
+        max_output: int = MAX_OUTPUT,
+        on_stdout: Callback | None = None,
+        on_stderr: Callback | None = None,
+        on_result: ResultCallback | None = None,
+    ) -> Execution:
+        return drive(
+            self._core.run_code(
+                code, context=context, env=env, workdir=workdir, timeout=timeout, max_output=max_output,
+                on_stdout=on_stdout, on_stderr=on_stderr, on_result=on_result,
+            )
+        )  # fmt: skip
+
+    def interrupt(self, context: str = "main") -> bool:
+        return drive(self._core.interrupt(context))
+
+    def processes(self) -> builtins.list[ProcessInfo]:
+        return drive(self._core.processes())
+
+    def signal(self, pid: int, number: int, *, tree: bool = False) -> None:
+        drive(self._core.signal(pid, number, tree=tree))
+
+    def refresh(self) -> Info:
+        return drive(self._core.refresh())
+
+    def metrics(self) -> Metrics:
+        return drive(self._core.metrics())
+
+    def set_lifetime(self, seconds: float) -> None:
+        drive(self._core.set_lifetime(seconds))
+
+    def pause(self) -> None:
+        drive(self._core.pause())
+
+    def resume(self) -> None:
+        drive(self._core.resume())
+
+    def stop(self) -> None:
+        drive(self._core.stop())
+
+    def destroy(self) -> None:
+        drive(self._core.destroy())
