@@ -10,7 +10,7 @@ from typing import Any
 
 from ..driver import Driver, Register
 from ..engine import launch, messages
-from ..engine.layout import WORKSPACE, Layout
+from ..engine.layout import Layout
 from ..errors import (
     AtollError,
     Busy,
@@ -191,8 +191,6 @@ def _job(spec: Spec, resume: Handle | None, home: str) -> dict[str, Any]:
         image = unpacked(spec.image, home)
     resources = spec.resources
     return {
-        # A parked sandbox has the default root and a network namespace of its own.
-        "plain": bool(image or resume or spec.workdir != WORKSPACE or spec.network == "host"),
         "image": image,
         "source": source,
         "workdir": spec.workdir,

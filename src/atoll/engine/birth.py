@@ -1,49 +1,28 @@
 """Making one sandbox, from outside: what the keeper does until the guest answers.
 
-`Birth.start` brings the first process behind most of its wall; `Birth.finish` gives it a job (limits,
-mounts, network) and waits until the wall is closed. Between the two a sandbox may be parked.
+`Birth.start` brings the first process behind its wall: all of it for the common job (`closed`), so that
+`finish` has only limits and environment to set, or all but the last steps (`open`), for a job that still
+needs mounts. Between the two a sandbox may be parked.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from ..guest.config import Config
 from ..guest.server import Server
-from . import cgroups, jail, kernel, layout, messages, rootfs
+from . import cgroups, disk, jail, kernel, layout, messages, rootfs
 from .idmap import mapped_source
+from .settings import FIRST_UID, BirthFailed, Settings
 
-# Host ids of sandbox users when root makes them: far from people, services, containers and subuids.
-FIRST_UID = 1_900_000_000
 _UIDS = 1 << 22
 _BIRTH_TIMEOUT = 20.0
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-
-class Settings(NamedTuple):
-    """What the zygote found out once about this host."""
-
-    layout: layout.Layout
-    rootless: bool
-    hierarchy: cgroups.Hierarchy | None
-    landlock: int
-    filter_code: bytes
-    template: str
-    python: str
-    python_path: tuple[str, ...]
-    resolver: str
-
-
-class BirthFailed(Exception):
-    """The sandbox could not be made. `code` is from the driver's closed table."""
-
-    def __init__(self, message: str, code: str = "create_failed") -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class Birth:
@@ -58,11 +37,11 @@ class Birth:
         self.control: socket.socket = None  # type: ignore[assignment]
         self.pid = 0
         self.undo: list[Callable[[], None]] = []
+        self._closed = False
+        self._device = -1
 
-    def start(self, job: dict[str, Any] | None) -> None:
-        """Bring the first process behind its namespaces and root.
-
-        `job` is given when the sandbox is not parked; it may ask for a root of its own or the host's network.
+    def start(self, job: dict[str, Any], *, closed: bool) -> None:
+        """Bring the first process behind its wall: the whole of it if `closed`.
 
         Raises:
             BirthFailed: with the reason as a sentence.
@@ -72,41 +51,56 @@ class Birth:
             self.group.make()
         ours, theirs = messages.pair()
         flags = jail.NAMESPACES
-        if job is None or job["network"] != "host":
+        if job["network"] != "host":
             flags |= kernel.CLONE_NEWNET
         if self.settings.rootless:
             flags |= kernel.CLONE_NEWUSER
         self.pid = kernel.clone(flags)
         if self.pid == 0:
             ours.close()
-            self._first_process(theirs, job)
+            self._first_process(theirs, job, closed=closed)
         theirs.close()
         self.control = ours
         ours.settimeout(_BIRTH_TIMEOUT)
         if self.settings.rootless:
             self._map_rootless()
-        self._expect("parked")
+        self._expect("closed" if closed else "open")
+        self._closed = closed
 
     def finish(self, job: dict[str, Any]) -> None:
-        """Apply the caller's wishes and close the wall.
+        """Apply the caller's wishes and have the wall closed.
 
         Raises:
             BirthFailed: with the reason as a sentence.
         """
         if self.group:
             self.group.limit(job["memory"], job["pids"], job["cpu"])
-        job = {**job, "uid": self.uid, "rootless": self.settings.rootless, "landlock": self.settings.landlock}
+        if not self._closed:
+            self._close(job)
+        self.control.settimeout(None)
+        # The guest reads its control channel in order: this comes before the first client.
+        self.control.send(b"e" + json.dumps(self._environment(job)).encode())
+
+    def _close(self, job: dict[str, Any]) -> None:
         fds: list[int] = []
-        source = job["source"]
-        if source is not None and not self.settings.rootless:
-            fds.append(mapped_source(source, self.uid))
+        if job["source"] is not None and not self.settings.rootless:
+            fds.append(mapped_source(job["source"], self.uid))
+        if job["loop"]:
+            job = {**job, "device": self._disk(job["quota"])}
         try:
             messages.send(self.control, {"job": job}, *fds)
         finally:
             for fd in fds:
                 os.close(fd)
-        self._expect("ready")
-        self.control.settimeout(None)
+        self._expect("closed")
+
+    def _disk(self, size: int) -> str:
+        """Put the sandbox's writable places on a disk of their own; gives its device."""
+        image = f"{self.box}/disk"
+        if not os.path.exists(image):
+            disk.copy_sparse(disk.prepare(f"{self.settings.layout.top}/disks", size), image)
+        device, self._device = disk.attach(image)
+        return device
 
     def connect_guest(self) -> socket.socket:
         """One end of a fresh stream; the guest has the other.
@@ -121,7 +115,7 @@ class Birth:
 
     def _make_box(self) -> None:
         os.makedirs(self.box, mode=0o711, exist_ok=True)
-        for name in (*layout.PRIVATE, "upper", "scratch"):
+        for name in layout.WRITABLE:
             path = f"{self.box}/{name}"
             try:
                 os.mkdir(path, 0o755 if name != "home" else 0o700)
@@ -150,13 +144,13 @@ class Birth:
         if word not in answer:
             raise BirthFailed(str(answer.get("failed", answer)), str(answer.get("code", "create_failed")))
 
-    def _first_process(self, control: socket.socket, job: dict[str, Any] | None) -> NoReturn:
+    def _first_process(self, control: socket.socket, job: dict[str, Any], *, closed: bool) -> NoReturn:
         """Runs as process 1 of the sandbox and never returns."""
         try:
             kernel.close_from(3, (control.fileno(),))
             kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-            server = self._build(control, job)
-            messages.send(control, {"ready": True})
+            server = self._build(control, job, closed=closed)
+            messages.send(control, {"closed": True})
         except BaseException as error:  # noqa: BLE001 - whatever it is, the maker must hear of it
             self._report(control, error)
         try:
@@ -169,11 +163,11 @@ class Birth:
 
     def _report(self, control: socket.socket, error: BaseException) -> NoReturn:
         try:
-            messages.send(control, {"failed": f"The wall could not be built: {error}"})
+            messages.send(control, {"failed": f"The wall could not be built: {error}."})
         finally:
             os._exit(1)
 
-    def _build(self, control: socket.socket, job: dict[str, Any] | None) -> Server:
+    def _build(self, control: socket.socket, job: dict[str, Any], *, closed: bool) -> Server:
         settings = self.settings
         if settings.rootless:
             messages.receive(control)
@@ -181,29 +175,40 @@ class Birth:
             self.group.join()
         kernel.unshare(kernel.CLONE_NEWCGROUP)
         root, locked = settings.template, settings.rootless
-        if job and (job["image"] or job["workdir"] != layout.WORKSPACE):
+        if job["image"] or job["workdir"] != layout.WORKSPACE:
             kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
             root, locked = f"{self.box}/root", False
             os.makedirs(root, exist_ok=True)
             rootfs.populate(root, image=job["image"], workdir=job["workdir"], resolver=settings.resolver)
             rootfs.seal(root)
         jail.enter(root, locked=locked)
-        if job is None or job["network"] != "host":
+        if job["network"] != "host":
             jail.loopback_up()
-        messages.send(control, {"parked": True})
-        message, fds = messages.receive(control)
-        job = message["job"]
-        jail.furnish(self.box, job["workdir"], fds[0] if fds else job["source"], rootless=settings.rootless)
-        for fd in fds:
-            os.close(fd)
-        jail.close(job, settings.filter_code)
+        if closed:
+            jail.furnish(self.box, job["workdir"])
+        else:
+            messages.send(control, {"open": True})
+            message, fds = messages.receive(control)
+            job = message["job"]
+            self._furnish_to_order(job, fds)
+        jail.close(job, settings.filter_code, uid=self.uid, rootless=settings.rootless, landlock_abi=settings.landlock)
         return Server(control, self._config(job))
 
-    def _config(self, job: dict[str, Any]) -> Config:
+    def _furnish_to_order(self, job: dict[str, Any], fds: list[int]) -> None:
+        if device := job.get("device"):
+            jail.mount_disk(device, self.box, self.uid)
+        jail.furnish(self.box, job["workdir"])
+        if job["source"] is not None:
+            source = fds[0] if fds else job["source"]
+            jail.cover(self.box, job["workdir"], source, rootless=self.settings.rootless)
+        for fd in fds:
+            os.close(fd)
+
+    def _environment(self, job: dict[str, Any]) -> dict[str, str]:
         prefix = os.path.dirname(self.settings.python)
-        path = _PATH if prefix in _PATH.split(":") else f"{prefix}:{_PATH}"
-        env = {
-            "PATH": _PATH if job["image"] else path,
+        path = _PATH if job["image"] or prefix in _PATH.split(":") else f"{prefix}:{_PATH}"
+        return {
+            "PATH": path,
             "HOME": layout.HOME_INSIDE,
             "USER": layout.USER_NAME,
             "LOGNAME": layout.USER_NAME,
@@ -212,9 +217,11 @@ class Birth:
             "TMPDIR": "/tmp",
             **job["env"],
         }
+
+    def _config(self, job: dict[str, Any]) -> Config:
         return Config(
             workdir=job["workdir"],
-            env=env,
+            env=self._environment(job),
             root="/",
             home=layout.HOME_INSIDE,
             python=self.settings.python,
@@ -242,15 +249,3 @@ class Birth:
         if self.group and self.group.out_of_memory_kills():
             return "it ran out of memory"
         return "its first process ended"
-
-
-def started_at(pid: int) -> int:
-    """The start time of a process in clock ticks: with the pid it names a process for good."""
-    with open(f"/proc/{pid}/stat", "rb") as file:
-        return int(file.read().rpartition(b")")[2].split()[19])
-
-
-def new_id() -> str:
-    """A name that nobody can guess and everybody can type."""
-    alphabet = "abcdefghjkmnpqrstuvwxyz23456789"
-    return "sb-" + "".join(alphabet[byte % len(alphabet)] for byte in os.urandom(12))

@@ -9,7 +9,7 @@ import fcntl
 import os
 import struct
 
-from .birth import BirthFailed
+from .settings import BirthFailed
 
 _LOOP_CTL_GET_FREE, _LOOP_CONFIGURE = 0x4C82, 0x4C0A
 _AUTOCLEAR = 4

@@ -10,7 +10,7 @@ import os
 
 from ..errors import InvalidInput, Unsupported
 from . import kernel, landlock
-from .birth import FIRST_UID
+from .settings import FIRST_UID
 from .layout import Layout
 from .removal import remove_tree
 
@@ -81,7 +81,7 @@ def _unpack(archive: str, target: str) -> None:
                     os.setresgid(FIRST_UID, FIRST_UID, FIRST_UID)
                     os.setresuid(FIRST_UID, FIRST_UID, FIRST_UID)
                 kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-                landlock.restrict(abi, (target,), ())
+                landlock.restrict(abi, (target,))
                 with tarfile.open(fileobj=file, mode="r:*") as tar:
                     tar.extractall(target, filter=_keep)
                 os._exit(0)

@@ -46,14 +46,30 @@ def loopback_up() -> None:
         fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", _IFF_UP))
 
 
-def furnish(box: str, workdir: str, source: int | str | None, *, rootless: bool) -> None:
-    """Mount the sandbox's writable places. `box` is a host path; `source` a path, or a detached mount."""
+def furnish(box: str, workdir: str) -> None:
+    """Mount the sandbox's writable places; `box` is a host path."""
     box = layout.OLD_ROOT + box
     kernel.bind(f"{box}/tmp", "/tmp", read_only=False)
     kernel.bind(f"{box}/home", layout.HOME_INSIDE, read_only=False)
-    if source is None:
-        kernel.bind(f"{box}/work", workdir, read_only=False)
-        return
+    kernel.bind(f"{box}/work", workdir, read_only=False)
+
+
+def mount_disk(device: str, box: str, uid: int) -> None:
+    """Put the box's writable places on a disk of their own, which limits them."""
+    target = f"{layout.OLD_ROOT}{box}/mount"
+    os.makedirs(target, exist_ok=True)
+    kernel.mount(layout.OLD_ROOT + device, target, "ext4", _NOSUID_NODEV | kernel.MS_NOATIME, "")
+    for name in layout.WRITABLE:
+        place = f"{target}/{name}"
+        if not os.path.isdir(place):
+            os.mkdir(place, 0o755)
+            os.chown(place, uid, uid)
+        kernel.mount(place, f"{layout.OLD_ROOT}{box}/{name}", None, kernel.MS_BIND)
+
+
+def cover(box: str, workdir: str, source: int | str, *, rootless: bool) -> None:
+    """Lay a writable layer over `source`, a host path or a detached mount, and show both at the workdir."""
+    box = layout.OLD_ROOT + box
     if isinstance(source, int):
         # The lower layer must have a path; the workdir, soon covered, serves.
         kernel.move_mount(source, workdir)
@@ -92,7 +108,7 @@ def _map_ids(uid: int) -> None:
             os.close(fd)
 
 
-def close(job: dict[str, Any], filter_code: bytes) -> None:
+def close(job: dict[str, Any], filter_code: bytes, *, uid: int, rootless: bool, landlock_abi: int) -> None:
     """Drop everything. What this raises means that no wall stands: the process must end.
 
     Raises:
@@ -102,20 +118,20 @@ def close(job: dict[str, Any], filter_code: bytes) -> None:
     socket.sethostname(layout.HOST_NAME)
     set_rlimits(job["rlimits"])
     os.umask(0o022)
-    if not job["rootless"]:
+    if not rootless:
         os.setgroups([])
-        os.setresgid(job["uid"], job["uid"], job["uid"])
-        os.setresuid(job["uid"], job["uid"], job["uid"])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
         # Changing ids made /proc/self root's; the id maps must still be written.
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
         kernel.unshare(kernel.CLONE_NEWUSER)
-        _map_ids(job["uid"])
+        _map_ids(uid)
     # Set again: a change of ids clears it.
     kernel.prctl(kernel.PR_SET_PDEATHSIG, 9)
     kernel.drop_capabilities()
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
-    if job["landlock"]:
-        landlock.restrict(job["landlock"], (job["workdir"], *rootfs.WRITABLE_INSIDE), rootfs.LANDLOCK_DEVICES)
+    if landlock_abi:
+        landlock.restrict(landlock_abi, (job["workdir"], *rootfs.WRITABLE_INSIDE))
     seccomp.install(filter_code)
     os.chdir(job["workdir"])

@@ -15,8 +15,9 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import limits, messages, usage
-from .birth import Birth, BirthFailed, Settings, started_at
+from . import jobs, limits, messages, usage
+from .birth import Birth
+from .settings import BirthFailed, Settings, started_at
 from .removal import remove_tree
 from .watchdog import Watchdog
 
@@ -42,9 +43,10 @@ class Keeper:
         self._done = False
         self._watchdog: Watchdog | None = None
 
-    def park(self) -> None:
+    def park(self, *, closed: bool) -> None:
         """Get as far as can be got without knowing what the caller wants. Raises BirthFailed."""
-        self._birth.start(None)
+        job = limits.plan(jobs.COMMON, self._settings)
+        self._birth.start(job, closed=closed)
 
     def abandon(self) -> None:
         """Nobody wants it: leave nothing."""
@@ -54,8 +56,12 @@ class Keeper:
         """Finish the sandbox for `maker`, then keep it until its end."""
         self._maker = maker
         try:
+            job = limits.plan(job, self._settings)
             if not parked:
-                self._birth.start(job)
+                if uid := job["resume_uid"]:
+                    self._birth.uid = uid
+                has_group = self._settings.hierarchy is not None
+                self._birth.start(job, closed=jobs.kind(job, has_group=has_group) == "closed")
             self._finish(job)
         except (BirthFailed, OSError) as error:
             code = getattr(error, "code", "create_failed")
@@ -72,9 +78,7 @@ class Keeper:
 
     def _finish(self, job: dict[str, Any]) -> None:
         birth = self._birth
-        self._job = job = limits.plan(job, self._settings)
-        if uid := job.get("resume_uid"):
-            birth.uid = uid
+        self._job = job
         if job["network"] == "all":
             from .network import connect_all
 
@@ -251,16 +255,20 @@ _REQUESTS: dict[str, Callable[[Keeper, socket.socket, dict[str, Any]], None]] = 
 }
 
 
-def keep(settings: Settings, sandbox: str, zygote: socket.socket, job: dict[str, Any] | None, maker: int) -> NoReturn:
-    """The whole life of a keeper process. `zygote` brings the job of a parked sandbox."""
+def keep(settings: Settings, sandbox: str, job: dict[str, Any], maker: int) -> NoReturn:
+    """The whole life of a keeper process that has its job from the start."""
+    _live(lambda: Keeper(settings, sandbox).serve(socket.socket(fileno=maker), job, parked=False))
+
+
+def wait_parked(settings: Settings, sandbox: str, zygote: socket.socket, *, closed: bool) -> NoReturn:
+    """The whole life of a keeper process whose job comes later, or never."""
+    _live(lambda: _parked(Keeper(settings, sandbox), zygote, closed=closed))
+
+
+def _live(life: Callable[[], None]) -> NoReturn:
     code = 1
     try:
-        keeper = Keeper(settings, sandbox)
-        if job is not None:
-            zygote.close()
-            keeper.serve(socket.socket(fileno=maker), job, parked=False)
-        else:
-            _wait_parked(keeper, zygote)
+        life()
         code = 0
     except BaseException:  # noqa: BLE001 - the log is the only place left to tell
         import traceback
@@ -270,9 +278,9 @@ def keep(settings: Settings, sandbox: str, zygote: socket.socket, job: dict[str,
         os._exit(code)
 
 
-def _wait_parked(keeper: Keeper, zygote: socket.socket) -> None:
+def _parked(keeper: Keeper, zygote: socket.socket, *, closed: bool) -> None:
     try:
-        keeper.park()
+        keeper.park(closed=closed)
     except (BirthFailed, OSError) as error:
         messages.send(zygote, {"failed": str(error)})
         keeper.abandon()

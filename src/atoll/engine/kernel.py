@@ -51,6 +51,14 @@ PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 38, 47, 4
 SECUREBITS_LOCKED = 0b11101111
 
 
+def _last_capability() -> int:
+    with open("/proc/sys/kernel/cap_last_cap", "rb") as file:
+        return int(file.read())
+
+
+_LAST_CAPABILITY = _last_capability()
+
+
 def _fail(what: str) -> OSError:
     number = ctypes.get_errno()
     return OSError(number, f"{what}: {os.strerror(number)}")
@@ -141,9 +149,12 @@ def bind(source: str, target: str, *, read_only: bool) -> None:
         os.close(fd)
 
 
-def prctl(option: int, *args: int) -> int:
-    padded = [ctypes.c_ulong(a) for a in (*args, 0, 0, 0, 0)[:4]]
-    result = int(_libc.prctl(option, *padded))
+_prctl = _libc.prctl
+_prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
+
+
+def prctl(option: int, first: int = 0, second: int = 0) -> int:
+    result = int(_prctl(option, first, second, 0, 0))
     if result < 0:
         raise _fail(f"prctl {option}")
     return result
@@ -151,13 +162,8 @@ def prctl(option: int, *args: int) -> int:
 
 def drop_capabilities() -> None:
     """Give up every capability, for ever: bounding set, ambient set and the three process sets."""
-    for capability in range(64):
-        try:
-            prctl(PR_CAPBSET_DROP, capability)
-        except OSError as error:
-            if error.errno == 22:
-                break
-            raise
+    for capability in range(_LAST_CAPABILITY + 1):
+        prctl(PR_CAPBSET_DROP, capability)
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     prctl(PR_SET_SECUREBITS, SECUREBITS_LOCKED)
     syscall("capset", struct.pack("Ii", 0x20080522, 0), bytes(24))

@@ -15,12 +15,10 @@ from . import kernel
 _VERSION_FLAG = 1
 _PATH_BENEATH = 1
 
-_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
+_EXECUTE, _READ_FILE, _READ_DIR = 1, 4, 8
 _READ_ONLY = _EXECUTE | _READ_FILE | _READ_DIR
-_DEVICE_USE = _READ_FILE | _WRITE_FILE
 # Index is the ABI version: access rights that the kernel of that version knows.
 _RIGHTS = (0, (1 << 13) - 1, (1 << 14) - 1, (1 << 15) - 1, (1 << 15) - 1, (1 << 16) - 1)
-_IOCTL_DEV, _TRUNCATE = 1 << 15, 1 << 14
 _SCOPE_ABSTRACT_SOCKET_AND_SIGNAL = 3
 
 
@@ -41,7 +39,7 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
         os.close(fd)
 
 
-def restrict(abi: int, writable: tuple[str, ...], devices: tuple[str, ...]) -> None:
+def restrict(abi: int, writable: tuple[str, ...]) -> None:
     """Close the wall around this process and its descendants. Needs no_new_privs.
 
     Raises:
@@ -56,8 +54,6 @@ def restrict(abi: int, writable: tuple[str, ...], devices: tuple[str, ...]) -> N
         _allow(ruleset, "/", _READ_ONLY & rights)
         for path in writable:
             _allow(ruleset, path, rights)
-        for path in devices:
-            _allow(ruleset, path, (_DEVICE_USE | _TRUNCATE | _IOCTL_DEV) & rights)
         kernel.syscall("landlock_restrict_self", ruleset, 0)
     finally:
         os.close(ruleset)

@@ -21,7 +21,7 @@ USER, GROUP = 1000, 1000
 USER_NAME, HOME_INSIDE, HOST_NAME = "user", "/home/user", "atoll"
 OLD_ROOT = "/.host"
 WORKSPACE = "/workspace"
-PRIVATE = ("work", "tmp", "home")
+WRITABLE = ("work", "tmp", "home", "upper", "scratch")
 
 
 class Layout:

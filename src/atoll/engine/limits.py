@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .birth import BirthFailed, Settings
+from .settings import BirthFailed, Settings
 
 DEFAULT_DISK = 1 << 30
 
@@ -41,7 +41,7 @@ def plan(job: dict[str, Any], settings: Settings) -> dict[str, Any]:
         rlimits["nproc"] = job["pids"]
     return {
         **job,
-        "disk": disk,
+        "quota": disk,
         "loop": loop,
         "enforcement": enforcement,
         "rlimits": rlimits,

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable
 
-from .birth import BirthFailed
+from .settings import BirthFailed
 
 _SUBNETS = 1 << 14
 _READY_TIMEOUT = 10.0

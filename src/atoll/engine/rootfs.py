@@ -19,8 +19,8 @@ _ETC_SHARED = ("alternatives", "ca-certificates", "fonts", "java-17-openjdk", "j
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _NOT_FROM_IMAGE = frozenset(("proc", "dev", "sys", "tmp", "run", "home", "workspace", "etc", layout.OLD_ROOT[1:]))
 
-LANDLOCK_DEVICES = tuple(f"/dev/{name}" for name in _DEVICES)
-WRITABLE_INSIDE = ("/tmp", layout.HOME_INSIDE, "/dev/shm", "/dev/pts")
+# The directories /dev and / themselves are on a read-only mount, so nothing can be made in them.
+WRITABLE_INSIDE = ("/tmp", layout.HOME_INSIDE, "/dev")
 
 
 def interpreter() -> str:

@@ -89,7 +89,8 @@ _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 # Families a program has a use for: UNIX, INET, INET6, NETLINK. Others (packet, vsock, alg, ...) are attack surface.
 _SOCKET_FAMILIES = (1, 2, 10, 16)
 
-_LD, _JEQ, _JGE, _JSET, _RET = 0x20, 0x15, 0x35, 0x45, 0x06
+_LD, _JUMP, _JEQ, _JGE, _JSET, _RET = 0x20, 0x05, 0x15, 0x35, 0x45, 0x06
+_MAX_JUMP = 255
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _NUMBER, _ARCH, _ARG0, _ARG1 = 0, 4, 16, 24
 _X32_BIT = 0x40000000
@@ -103,6 +104,26 @@ def _refuse(number: int) -> bytes:
     return _op(_RET, _ERRNO | number)
 
 
+def _when(number: int, then: list[bytes]) -> list[bytes]:
+    """Run `then`, which must return, when the call has this number."""
+    return [_op(_JEQ, number, 0, len(then)), *then]
+
+
+def _search(numbers: list[int]) -> list[bytes]:
+    """Refuse these calls and allow all others. A search tree: the kernel runs the filter for every
+    call number once when it is loaded, so its depth is what creating a sandbox pays."""
+    if len(numbers) <= 2:
+        code = []
+        for index, number in enumerate(numbers):
+            code.append(_op(_JEQ, number, len(numbers) - index, 0))
+        return [*code, _op(_RET, _ALLOW), _refuse(errno.EPERM)]
+    middle = len(numbers) // 2
+    low, high = _search(numbers[:middle]), _search(numbers[middle:])
+    if len(low) <= _MAX_JUMP:
+        return [_op(_JGE, numbers[middle], len(low), 0), *low, *high]
+    return [_op(_JGE, numbers[middle], 0, 1), _op(_JUMP, len(low)), *low, *high]
+
+
 def program(machine: str) -> bytes:
     """The filter for a machine, as BPF instructions.
 
@@ -111,35 +132,34 @@ def program(machine: str) -> bytes:
     """
     if machine not in _MACHINES:
         raise OSError(errno.ENOSYS, f"atoll has no system call table for {machine}")
-    column, arch, clone, ioctl, socket = _MACHINES[machine]
+    _, arch, clone, ioctl, socket = _MACHINES[machine]
     code = [_op(_LD, _ARCH), _op(_JEQ, arch, 1, 0), _op(_RET, _KILL), _op(_LD, _NUMBER)]
     if machine == "x86_64":
         code += [_op(_JGE, _X32_BIT, 0, 1), _refuse(errno.ENOSYS)]
     # libc falls back to clone, whose flags can be seen.
-    code += [_op(_JEQ, _CLONE3, 0, 1), _refuse(errno.ENOSYS)]
-    for numbers in _DENIED.values():
-        number = numbers[column]
-        if number is not None:
-            code += [_op(_JEQ, number, 0, 1), _refuse(errno.EPERM)]
-    code += [
-        _op(_JEQ, clone, 0, 4),
-        _op(_LD, _ARG0),
-        _op(_JSET, _NEW_NAMESPACES, 0, 1),
-        _refuse(errno.EPERM),
-        _op(_RET, _ALLOW),
-        _op(_JEQ, ioctl, 0, 5),
-        _op(_LD, _ARG1),
-        _op(_JEQ, _TIOCSTI, 1, 0),
-        _op(_JEQ, _TIOCLINUX, 0, 1),
-        _refuse(errno.EPERM),
-        _op(_RET, _ALLOW),
-        _op(_JEQ, socket, 0, len(_SOCKET_FAMILIES) + 2),
-        _op(_LD, _ARG0),
-    ]
-    for index, family in enumerate(_SOCKET_FAMILIES):
-        code.append(_op(_JEQ, family, len(_SOCKET_FAMILIES) - index, 0))
-    code += [_refuse(errno.EAFNOSUPPORT), _op(_RET, _ALLOW)]
-    return b"".join(code)
+    code += _when(_CLONE3, [_refuse(errno.ENOSYS)])
+    code += _when(
+        clone, [_op(_LD, _ARG0), _op(_JSET, _NEW_NAMESPACES, 0, 1), _refuse(errno.EPERM), _op(_RET, _ALLOW)]
+    )
+    code += _when(
+        ioctl,
+        [
+            _op(_LD, _ARG1),
+            _op(_JEQ, _TIOCSTI, 1, 0),
+            _op(_JEQ, _TIOCLINUX, 0, 1),
+            _refuse(errno.EPERM),
+            _op(_RET, _ALLOW),
+        ],
+    )
+    families = [_op(_JEQ, family, len(_SOCKET_FAMILIES) - i, 0) for i, family in enumerate(_SOCKET_FAMILIES)]
+    code += _when(socket, [_op(_LD, _ARG0), *families, _refuse(errno.EAFNOSUPPORT), _op(_RET, _ALLOW)])
+    return b"".join(code + _search(denied(machine)))
+
+
+def denied(machine: str) -> list[int]:
+    """The numbers of the calls that are refused outright."""
+    column = _MACHINES[machine][0]
+    return sorted({number for numbers in _DENIED.values() if (number := numbers[column]) is not None})
 
 
 def install(code: bytes) -> None:

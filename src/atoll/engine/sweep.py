@@ -11,7 +11,7 @@ import os
 import time
 
 from . import cgroups, messages
-from .birth import Settings
+from .settings import Settings
 from .layout import Layout
 from .removal import remove_tree
 

@@ -20,7 +20,7 @@ class Watchdog:
     def __init__(self, job: dict[str, Any], box: str, first: int) -> None:
         enforcement = job["enforcement"]
         self._memory = job["memory"] if enforcement["memory"] == "polled" else None
-        self._disk = job["disk"] if enforcement["disk"] == "polled" else None
+        self._disk = job["quota"] if enforcement["disk"] == "polled" else None
         self._box = box
         self._first = first
         self._cpu = -1.0

@@ -17,29 +17,46 @@ import sys
 import time
 from typing import Any
 
-from . import cgroups, kernel, landlock, layout, messages, rootfs, seccomp, sweep
-from .birth import Settings, new_id
-from .keeper import keep
+from . import cgroups, jobs, kernel, landlock, layout, messages, rootfs, seccomp, sweep
+from .settings import Settings, new_id
+from .keeper import keep, wait_parked
 
 IDLE_SECONDS = 300.0
-# Enough for the next few requests; a burst larger than this forks on demand.
-PARKED = 4
+# Enough for the next few requests of each kind; a burst larger than this forks on demand. A closed one is
+# finished but for limits and environment, an open one can still be given mounts.
+PARKED = {"closed": 4, "open": 2}
 # Refilling while requests still come in would only slow those down.
 _QUIET = 0.02
 _READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
 
 
+class Lot:
+    """Sandboxes of one kind that wait for somebody to want them."""
+
+    def __init__(self, kind: str, want: int) -> None:
+        self.kind = kind
+        self.want = want
+        self.starting: dict[int, socket.socket] = {}
+        self.parked: list[socket.socket] = []
+        self.failed = False
+
+    @property
+    def lacks(self) -> bool:
+        return not self.failed and len(self.parked) + len(self.starting) < self.want
+
+    @property
+    def size(self) -> int:
+        return len(self.parked) + len(self.starting)
+
+
 class Zygote:
-    def __init__(self, settings: Settings, listener: socket.socket, parked: int = PARKED) -> None:
+    def __init__(self, settings: Settings, listener: socket.socket) -> None:
         self._settings = settings
         self._listener = listener
-        self._want = parked
+        self._lots = [Lot(kind, want) for kind, want in PARKED.items()]
         self._poll = select.poll()
         self._poll.register(listener.fileno(), _READABLE)
         self._clients: dict[int, socket.socket] = {}
-        self._starting: dict[int, tuple[str, socket.socket]] = {}
-        self._parked: list[tuple[str, socket.socket]] = []
-        self._parking_failed = False
         self._children = 0
         self._last = time.monotonic()
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -57,13 +74,13 @@ class Zygote:
                 continue
             if self._should_end():
                 return
-            if len(self._parked) + len(self._starting) < self._want and not self._parking_failed:
-                self._fork(None, None)
+            lot = next((lot for lot in self._lots if lot.lacks), None)
+            if lot:
+                self._park(lot)
 
     def _wait(self) -> float:
-        quiet = time.monotonic() - self._last
-        if len(self._parked) + len(self._starting) < self._want and not self._parking_failed:
-            return 0.0 if quiet > _QUIET else _QUIET
+        if any(lot.lacks for lot in self._lots):
+            return 0.0 if time.monotonic() - self._last > _QUIET else _QUIET
         return IDLE_SECONDS / 10
 
     def _should_end(self) -> bool:
@@ -71,7 +88,7 @@ class Zygote:
         if not os.path.exists(self._settings.layout.run):
             return True
         idle = time.monotonic() - self._last > IDLE_SECONDS
-        return idle and self._children <= len(self._parked) + len(self._starting)
+        return idle and self._children <= sum(lot.size for lot in self._lots)
 
     def _handle(self, fd: int) -> None:
         if fd == self._listener.fileno():
@@ -79,12 +96,10 @@ class Zygote:
                 self._accept()
         elif fd == self._reader:
             self._reap()
-        elif fd in self._starting:
-            self._settle(fd)
         elif fd in self._clients:
             self._request(self._clients[fd])
         else:
-            self._forget_parked(fd)
+            self._hear_of_parked(fd)
 
     def _accept(self) -> None:
         client, _ = self._listener.accept()
@@ -126,62 +141,65 @@ class Zygote:
             with contextlib.suppress(OSError):
                 messages.send(client, {"error": {"code": "unsupported", "message": "An unknown request."}})
             return
-        if not job["plain"]:
-            while self._parked:
-                _, link = self._parked.pop()
-                self._poll.unregister(link.fileno())
+        kind = jobs.kind(job, has_group=self._settings.hierarchy is not None)
+        if any(lot.kind == kind and self._hand_over(lot, job, client) for lot in self._lots):
+            return
+        sandbox = job["resume"] or new_id()
+        if self._fork(client.fileno()) == 0:
+            keep(self._settings, sandbox, job, client.fileno())
+
+    def _hand_over(self, lot: Lot, job: dict[str, Any], client: socket.socket) -> bool:
+        while lot.parked:
+            link = lot.parked.pop(0)
+            self._poll.unregister(link.fileno())
+            with link:
                 try:
                     messages.send(link, job, client.fileno())
                 except OSError:
                     continue
-                finally:
-                    link.close()
-                return
-        self._fork(job, client)
+            return True
+        return False
 
-    def _fork(self, job: dict[str, Any] | None, client: socket.socket | None) -> None:
-        """Fork a keeper: with a job to do now, or without one, to be parked."""
-        sandbox = job["resume"] if job and job["resume"] else new_id()
-        ours, theirs = messages.pair()
+    def _fork(self, keep_fd: int) -> int:
         pid = os.fork()
         if pid == 0:
-            # The keeper is asked to go when its own work is done, not by a signal meant for the zygote's wakeup.
+            # What the zygote listens to is none of a keeper's business.
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            maker = client.fileno() if client else -1
-            kernel.close_from(3, tuple(sorted({theirs.fileno(), maker} - {-1})))
-            keep(self._settings, sandbox, theirs, job, maker)
-        self._children += 1
+            kernel.close_from(3, (keep_fd,))
+        else:
+            self._children += 1
+        return pid
+
+    def _park(self, lot: Lot) -> None:
+        ours, theirs = messages.pair()
+        if self._fork(theirs.fileno()) == 0:
+            wait_parked(self._settings, new_id(), theirs, closed=lot.kind == "closed")
         theirs.close()
-        if job is not None:
-            ours.close()
-            return
-        self._starting[ours.fileno()] = (sandbox, ours)
+        lot.starting[ours.fileno()] = ours
         self._poll.register(ours.fileno(), _READABLE)
 
-    def _settle(self, fd: int) -> None:
-        """A keeper that was to be parked says how it went."""
-        sandbox, link = self._starting.pop(fd)
-        try:
-            answer, _ = messages.receive(link)
-        except (messages.Ended, ValueError):
-            answer = {}
-        if "parked" in answer:
-            self._parked.insert(0, (sandbox, link))
+    def _hear_of_parked(self, fd: int) -> None:
+        """A keeper that was to be parked says how it went, or a parked one died."""
+        for lot in self._lots:
+            if link := lot.starting.pop(fd, None):
+                try:
+                    answer, _ = messages.receive(link)
+                except (messages.Ended, ValueError):
+                    answer = {}
+                if "parked" in answer:
+                    lot.parked.append(link)
+                    return
+                # The next request will be told the reason by its own keeper; trying for ever would help nobody.
+                lot.failed = True
+            else:
+                link = next((each for each in lot.parked if each.fileno() == fd), None)
+                if link is None:
+                    continue
+                lot.parked.remove(link)
+            self._poll.unregister(fd)
+            link.close()
             return
-        # The next request will be told the reason by its own keeper; trying for ever would help nobody.
-        self._parking_failed = True
-        self._poll.unregister(fd)
-        link.close()
-
-    def _forget_parked(self, fd: int) -> None:
-        """A parked keeper died."""
-        for entry in self._parked:
-            if entry[1].fileno() == fd:
-                self._parked.remove(entry)
-                self._poll.unregister(fd)
-                entry[1].close()
-                return
 
     def _reap(self) -> None:
         with contextlib.suppress(BlockingIOError):

@@ -1,0 +1,46 @@
+"""What the parts of the engine share: the zygote's findings about this host, and how a birth fails."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from .cgroups import Hierarchy
+from .layout import Layout
+
+# Host ids of sandbox users when root makes them: far from people, services, containers and subuids.
+FIRST_UID = 1_900_000_000
+
+
+class Settings(NamedTuple):
+    """What the zygote found out once about this host."""
+
+    layout: Layout
+    rootless: bool
+    hierarchy: Hierarchy | None
+    landlock: int
+    filter_code: bytes
+    template: str
+    python: str
+    python_path: tuple[str, ...]
+    resolver: str
+
+
+class BirthFailed(Exception):
+    """The sandbox could not be made. `code` is from the driver's closed table."""
+
+    def __init__(self, message: str, code: str = "create_failed") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def started_at(pid: int) -> int:
+    """The start time of a process in clock ticks: with the pid it names a process for good."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[19])
+
+
+def new_id() -> str:
+    """A name that nobody can guess and everybody can type."""
+    alphabet = "abcdefghjkmnpqrstuvwxyz23456789"
+    return "sb-" + "".join(alphabet[byte % len(alphabet)] for byte in os.urandom(12))
