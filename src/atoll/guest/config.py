@@ -1,0 +1,40 @@
+"""What a guest is told when it starts."""
+
+from __future__ import annotations
+
+import json
+from typing import Dict, List, NamedTuple
+
+
+class Config(NamedTuple):
+    """The sandbox as the guest sees it.
+
+    Args:
+        workdir: where relative paths, commands and cells start; a path inside `root`.
+        env: the whole environment of commands and contexts.
+        root: every path of the API is looked up inside this directory.
+        home: `HOME`, unless `env` has one.
+        python_path: `sys.path` of contexts after `""`; empty means that of the guest.
+        python: what `sys.executable` says in a context.
+        shell: what `exec` starts when it is given no command.
+    """
+
+    workdir: str = "/workspace"
+    env: Dict[str, str] = {}  # noqa: RUF012  # never changed
+    root: str = "/"
+    home: str = "/workspace"
+    python_path: List[str] = []  # noqa: RUF012  # same
+    python: str = "/usr/bin/python3"
+    shell: str = "/bin/sh"
+
+    @classmethod
+    def parse(cls, text: str) -> Config:
+        """From the JSON object of the command line.
+
+        Raises:
+            ValueError, TypeError: it is not one, or has unknown members.
+        """
+        return cls(**json.loads(text))
+
+    def environment(self) -> Dict[str, str]:
+        return {"HOME": self.home, **self.env}

@@ -1,0 +1,179 @@
+"""A context's process, seen from the guest: its start, the packets both ways, its pipes, its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import deque
+from typing import Callable, Deque, NamedTuple
+
+from ..wire.frames import END, EVENT, HEADER, OPEN, STDERR, STDOUT, BadFrame, Frame
+from . import packets
+from .contextprocess import Ends, become_context
+from .killing import send
+from .loop import IN, OUT, Callback
+from .machine import Machine
+from .pipes import Source
+from .refusal import BUSY, Refused
+
+_MESSAGES = (EVENT, END)
+_AT_ONCE = 64
+
+
+class Listener(NamedTuple):
+    """Who hears of a context's process.
+
+    Args:
+        frame: a DATA of Python's own streams, an EVENT or an END.
+        output: what came through a pipe, from processes of the cell.
+        room: how much may come now.
+        exited: the process is gone; its `status` is known and the last frame was told.
+    """
+
+    frame: Callable[[Frame], None]
+    output: Callable[[int, bytes], None]
+    room: Callable[[], int]
+    exited: Callback
+
+
+class ContextLink:
+    """Forks a context when it is made. Raises Refused when the sandbox has no process left."""
+
+    def __init__(self, machine: Machine, listener: Listener) -> None:
+        self.mark = machine.marks.issue()
+        self._loop = machine.loop
+        self._listener = listener
+        self._assembler = packets.Assembler()
+        self._unsent: Deque[bytes] = deque()
+        self._reading = self._writing = False
+        self._sock, theirs = packets.pair()
+        self._sock.setblocking(False)
+        stdout_end, stdout = os.pipe2(os.O_CLOEXEC)
+        stderr_end, stderr = os.pipe2(os.O_CLOEXEC)
+        machine.enter(".")
+        try:
+            self.pid = os.fork()
+        except OSError as error:
+            for fd in (stdout_end, stderr_end):
+                os.close(fd)
+            raise Refused(BUSY, "The sandbox cannot start one more process: its limit is reached.") from error
+        else:
+            if self.pid == 0:
+                become_context(machine.config, Ends(theirs, machine.devnull, stdout, stderr))
+        finally:
+            theirs.close()
+            os.close(stdout)
+            os.close(stderr)
+        self.alive = True
+        self.status = 0
+        machine.reaper.watch(self.pid, self._exited)
+        self._sources = [self._source(stdout_end, STDOUT), self._source(stderr_end, STDERR)]
+        self._watch()
+
+    def _source(self, fd: int, stream: int) -> Source:
+        listener = self._listener
+        return Source(
+            self._loop, fd, take=lambda data: listener.output(stream, data), room=listener.room, ended=_nothing
+        )
+
+    def request(self, payload: bytes) -> None:
+        """Hand a cell to the context."""
+        self._unsent.extend(packets.split(OPEN, payload))
+        self._write()
+
+    def signal(self, number: int) -> None:
+        if self.alive:
+            send([self.pid], number)
+
+    def resume(self) -> None:
+        """There may be room again."""
+        self._watch()
+        for source in self._sources:
+            source.resume()
+
+    def settle(self, done: Callback) -> None:
+        """Call back when all that processes of the cell have written by now has been taken."""
+        waiting = list(self._sources)
+
+        def next_one() -> None:
+            if waiting:
+                waiting.pop().settle(next_one)
+            else:
+                done()
+
+        next_one()
+
+    def close(self) -> None:
+        self._loop.forget(self._sock.fileno())
+        self._sock.close()
+        for source in self._sources:
+            source.close()
+
+    def _watch(self) -> None:
+        """Listen to the context as far as there is room, and for room to write where something waits."""
+        if not self.alive:
+            return
+        reading, writing = self._listener.room() > 0, bool(self._unsent)
+        if (reading, writing) == (self._reading, self._writing):
+            return
+        self._reading, self._writing = reading, writing
+        self._loop.forget(self._sock.fileno())
+        if reading or writing:
+            self._loop.watch(self._sock.fileno(), (IN if reading else 0) | (OUT if writing else 0), self._ready)
+
+    def _ready(self, mask: int) -> None:
+        if mask & OUT:
+            self._write()
+        if mask & ~OUT:
+            self._read(_AT_ONCE)
+
+    def _write(self) -> None:
+        while self._unsent:
+            try:
+                self._sock.send(self._unsent[0])
+            except BlockingIOError:
+                break
+            except OSError:
+                self._unsent.clear()  # it is dying; its exit will be told
+                break
+            self._unsent.popleft()
+        self._watch()
+
+    def _read(self, count: int) -> None:
+        for _ in range(count):
+            if self.alive and self._listener.room() <= 0:
+                break
+            try:
+                packet = self._sock.recv(packets.PACKET + HEADER.size)
+            except BlockingIOError:
+                break
+            except OSError:
+                packet = b""
+            if not packet:
+                self._loop.forget(self._sock.fileno())
+                return
+            if not self._hear(packet):
+                return
+        self._watch()
+
+    def _hear(self, packet: bytes) -> bool:
+        """False when it makes no sense: code of the cell has got hold of the socket, so the context ends."""
+        try:
+            frame = self._assembler.add(packet, _MESSAGES)
+        except BadFrame:
+            self.signal(signal.SIGKILL)
+            return False
+        if frame is not None:
+            self._listener.frame(frame)
+        return True
+
+    def _exited(self, status: int) -> None:
+        self.alive = False
+        self.status = status
+        self._read(1 << 16)
+        self._loop.forget(self._sock.fileno())
+        self._listener.exited()
+
+
+def _nothing() -> None:
+    pass

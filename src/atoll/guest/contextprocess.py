@@ -1,0 +1,102 @@
+"""Turning a fork of the guest into a context: a plain Python process as a cell expects to find it."""
+
+from __future__ import annotations
+
+import _sitebuiltins
+import builtins
+import ctypes
+import gc
+import os
+import signal
+import socket
+import sys
+import time
+from typing import NamedTuple, NoReturn
+
+from . import cells
+from .cellstreams import Wire
+from .config import Config
+
+_PR_SET_DUMPABLE = 4
+
+
+class Ends(NamedTuple):
+    """The context's descriptors: nothing else of the guest stays open in it."""
+
+    wire: socket.socket
+    stdin: int
+    stdout: int
+    stderr: int
+
+
+def become_context(config: Config, ends: Ends) -> NoReturn:
+    """In the fork, in the working directory. Never returns into the guest's code, whose state is a copy."""
+    status = 70
+    try:
+        _own_its_proc()
+        _reset_signals()
+        os.setsid()
+        _keep_only(ends)
+        _set_environment(config)
+        _set_interpreter(config)
+        _reseed()
+        wire = Wire(ends.wire)
+        wire.install()
+        cells.serve(wire)
+    finally:
+        os._exit(status)
+
+
+def _own_its_proc() -> None:
+    """The guest hides its memory from the code that it runs; a context may look at its own in /proc."""
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+
+
+def _reset_signals() -> None:
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, lambda _number, _frame: None)
+
+
+def _keep_only(ends: Ends) -> None:
+    for fd, copy in ((ends.stdin, 0), (ends.stdout, 1), (ends.stderr, 2)):
+        os.dup2(fd, copy)
+    wire = ends.wire.fileno()
+    for name in os.listdir("/proc/self/fd"):
+        fd = int(name)
+        if fd > 2 and fd != wire:
+            try:
+                os.close(fd)
+            except OSError:
+                continue  # it was the descriptor of the listing
+
+
+def _set_environment(config: Config) -> None:
+    os.environ.clear()
+    os.environ.update(config.environment())
+    time.tzset()
+
+
+def _set_interpreter(config: Config) -> None:
+    sys.argv = [""]
+    sys.path[:] = ["", *(config.python_path or sys.path)]
+    sys.path_importer_cache.clear()
+    sys.executable = config.python
+    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)  # type: ignore[misc]  # noqa: SIM115
+    builtins.input = _no_input
+    for name in ("exit", "quit"):
+        setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D"))
+    builtins.help = _sitebuiltins._Helper()  # noqa: SLF001  # as `site` does, which may not be loaded
+    gc.enable()
+
+
+def _no_input(_prompt: object = "") -> NoReturn:
+    raise RuntimeError("input() has nobody to ask in a sandbox: put the value into the code, or use run(stdin=...).")
+
+
+def _reseed() -> None:
+    """All forks of one guest would draw the same numbers. `random` reseeds itself on fork."""
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed()

@@ -1,0 +1,139 @@
+"""Killing a command with everything it has started, however it hides.
+
+Members are found by mark, by descent, and, where the guest is pid 1, by being orphans with a forged mark.
+All are stopped before any is killed, so that none can fork its way past the scan.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from time import sleep
+from typing import Callable, Dict, Iterable, Optional, Set
+
+from .loop import Loop
+from .marks import Marks
+from .proc import Task, children, tasks
+
+_ROUNDS = 64
+_PAUSES = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+"""A process that survives SIGKILL for longer than all of these hangs in the kernel; nothing more can be done."""
+
+Select = Callable[[Dict[int, Task]], Set[int]]
+
+
+class Killer:
+    def __init__(self, loop: Loop, marks: Marks) -> None:
+        self._loop = loop
+        self._marks = marks
+        self._own = os.getpid()
+
+    def members(self, mark: int, table: Optional[Dict[int, Task]] = None) -> Set[int]:
+        """The living processes of a command."""
+        table = tasks() if table is None else table
+        return self._members(mark, table)
+
+    def kill_command(self, mark: int, done: Callable[[], None]) -> None:
+        """Kill a command; `done` once nothing of it is left."""
+        self._kill(lambda table: self._members(mark, table), done)
+
+    def kill_since(self, mark: int, start: int, spared: int, done: Callable[[], None]) -> None:
+        """Kill what a context has started since `start` (ticks since boot), but not the context itself."""
+
+        def selected(table: Dict[int, Task]) -> Set[int]:
+            seeds = [t.pid for t in table.values() if t.mark == mark and t.start >= start and t.pid != spared]
+            return self._with_descendants(seeds, table) - {spared}
+
+        self._kill(selected, done)
+
+    def kill_below(self, pid: int, done: Callable[[], None]) -> None:
+        """Kill a process and its descendants."""
+        self._kill(lambda table: self._with_descendants([pid], table), done)
+
+    def descendants(self, pid: int) -> Set[int]:
+        """A process and what descends from it."""
+        return self._with_descendants([pid], tasks())
+
+    def kill_everything(self) -> None:
+        """Kill all that this guest ever started, and wait for it a little: the guest is about to end."""
+        for pause in _PAUSES:
+            if not _sweep(self._ours):
+                return
+            sleep(min(pause, 0.1))
+
+    def owns(self, pid: int) -> bool:
+        """Whether a pid is a process of this sandbox other than the guest."""
+        return pid in self._ours(tasks())
+
+    def ours(self, table: Dict[int, Task]) -> Set[int]:
+        """The living processes of this sandbox other than the guest."""
+        return self._ours(table)
+
+    def _ours(self, table: Dict[int, Task]) -> Set[int]:
+        if self._own == 1:
+            return self._living(table, table) - {1}
+        seeds = [t.pid for t in table.values() if self._marks.issued(t.mark) and t.pid != self._own]
+        return self._with_descendants(seeds, table)
+
+    def _members(self, mark: int, table: Dict[int, Task]) -> Set[int]:
+        seeds = [t.pid for t in table.values() if t.mark == mark and t.pid != self._own]
+        if self._own == 1:
+            seeds += [t.pid for t in table.values() if self._marks.forged(t.mark) and self._strayed(t, table)]
+        return self._with_descendants(seeds, table)
+
+    def _strayed(self, task: Task, table: Dict[int, Task]) -> bool:
+        """Whether nothing above it bears a mark of ours: a guest nested in a command lowers its mark too."""
+        above = table.get(task.parent)
+        while above is not None and above.pid != self._own:
+            if self._marks.issued(above.mark):
+                return False
+            above = table.get(above.parent)
+        return True
+
+    def _with_descendants(self, seeds: Iterable[int], table: Dict[int, Task]) -> Set[int]:
+        below = children(table)
+        found: Set[int] = set()
+        waiting = [pid for pid in seeds if pid in table]
+        while waiting:
+            pid = waiting.pop()
+            if pid not in found and pid != self._own:
+                found.add(pid)
+                waiting += below.get(pid, ())
+        return self._living(found, table)
+
+    def _living(self, pids: Iterable[int], table: Dict[int, Task]) -> Set[int]:
+        return {pid for pid in pids if table[pid].alive}
+
+    def _kill(self, select: Select, done: Callable[[], None]) -> None:
+        pauses = iter(_PAUSES)
+
+        def attempt() -> None:
+            pause = next(pauses, None) if _sweep(select) else None
+            if pause is None:
+                done()
+            else:
+                self._loop.after(pause, attempt)
+
+        attempt()
+
+
+def send(pids: Iterable[int], number: int) -> None:
+    """A signal to each; one that is gone, or became another user's, is left alone."""
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except (ProcessLookupError, PermissionError):
+            continue
+
+
+def _sweep(select: Select) -> bool:
+    """Stop, look again until nobody new turns up, kill. Whether there was anybody."""
+    stopped: Set[int] = set()
+    for _ in range(_ROUNDS):
+        found = select(tasks()) - stopped
+        if not found:
+            break
+        send(found, signal.SIGSTOP)
+        stopped |= found
+    send(stopped, signal.SIGKILL)
+    return bool(stopped)

@@ -1,0 +1,50 @@
+"""What the operations of one guest share."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from .config import Config
+from .killing import Killer
+from .loop import Loop
+from .marks import Marks
+from .paths import Root
+from .reaper import Reaper
+from .refusal import from_os_error
+
+
+class Machine:
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.loop = Loop()
+        self.reaper = Reaper()
+        self.marks = Marks()
+        self.killer = Killer(self.loop, self.marks)
+        self.root = Root(config.root, config.workdir)
+        self.devnull = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+
+    def enter(self, path: str) -> None:
+        """Go to a directory: what is started next starts there. Nothing in the guest depends on where it is.
+
+        Raises:
+            Refused: it is not there, or closed to us.
+        """
+        fd = self.root.open(path, os.O_PATH | os.O_DIRECTORY)
+        try:
+            os.fchdir(fd)
+        except OSError as error:
+            raise from_os_error(error, self.root.absolute(path)) from error
+        finally:
+            os.close(fd)
+
+
+def undo_inherited_signals() -> None:
+    """Commands inherit what is blocked or ignored, so the guest starts from a clean slate."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in range(1, signal.NSIG):
+        try:
+            if signal.getsignal(number) is signal.SIG_IGN and number not in (signal.SIGPIPE, signal.SIGXFSZ):
+                signal.signal(number, signal.SIG_DFL)
+        except (OSError, ValueError):
+            continue  # not a signal of this kernel, or one that cannot be handled

@@ -1,0 +1,49 @@
+"""Marks: numbers that a command's processes inherit and cannot take off.
+
+RLIMIT_LOCKS has had no effect since Linux 2.4.25, passes through fork, setsid and exec, and can only
+be lowered. Each command gets a number one lower than the last (docs/decisions/0005).
+"""
+
+from __future__ import annotations
+
+import random
+import resource
+
+_LOCKS = 10
+_INFINITY = resource.RLIM_INFINITY
+
+
+class Marks:
+    """Hands out marks. The guest itself carries the newest one, so whoever looks for marks leaves it out."""
+
+    def __init__(self) -> None:
+        limit = resource.getrlimit(_LOCKS)[1]
+        ceiling = (1 << 61) if limit == _INFINITY else limit
+        system = random.SystemRandom()
+        self._first = self._newest = ceiling - 1 - system.randrange(max(1, ceiling >> 1))
+        self._apply()
+
+    def issue(self) -> int:
+        """A new mark, which every process started from now on carries."""
+        self._newest -= 1
+        self._apply()
+        return self._newest
+
+    def _apply(self) -> None:
+        resource.setrlimit(_LOCKS, (self._newest, self._newest))
+
+    def issued(self, mark: int) -> bool:
+        return self._newest <= mark <= self._first
+
+    def forged(self, mark: int) -> bool:
+        """Lower than any issued: somebody lowered it to hide."""
+        return 0 <= mark < self._newest
+
+
+def mark_of(pid: int) -> int:
+    """The mark that a process carries.
+
+    Raises:
+        OSError: it is gone, or belongs to somebody else.
+    """
+    return resource.prlimit(pid, _LOCKS)[1]

@@ -1,0 +1,151 @@
+"""The guest: takes clients from its keeper and runs their operations until the keeper is gone.
+
+Everything that the guest ever needs is imported with this module: once the wall is closed, its source
+is out of reach.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import signal
+import socket
+from typing import Any, Callable, Dict, Set
+
+from . import files
+from .arguments import Arguments
+from .channel import Channel, Connection, Operation
+from .commands import Commands
+from .config import Config
+from .context import Contexts
+from .jobs import Job, Steps
+from .loop import IN, Callback, Signals
+from .machine import Machine, undo_inherited_signals
+from .paths import Root
+from .refusal import invalid
+
+NEW_CLIENT, ENVIRONMENT = b"c", b"e"
+MAX_CONTROL = 1 << 17
+
+Answering = Callable[[Arguments], Dict[str, Any]]
+Stepping = Callable[[Job, Arguments], Steps]
+
+
+class Server:
+    """One guest.
+
+    Args:
+        control: a Unix socket on which the keeper sends one byte `c` with the descriptor of each new client,
+            and at most once, before the first, `e` with the whole environment as JSON (SOCK_SEQPACKET only).
+            Its end is the end of the sandbox.
+    """
+
+    def __init__(self, control: socket.socket, config: Config) -> None:
+        os.umask(0o022)
+        undo_inherited_signals()
+        self._control = control
+        self._machine = machine = Machine(config)
+        self._commands = Commands(machine)
+        self._contexts = Contexts(machine)
+        self._connections: Set[Connection] = set()
+        self._operations = self._table(machine.root)
+        Signals(machine.loop, self._signal_handlers())
+        machine.loop.watch(control.fileno(), IN, self._hear_keeper)
+
+    def prefork_context(self) -> None:
+        """Make the process of the context "main" ahead of its first cell."""
+        self._contexts.prepare()
+
+    def run(self) -> None:
+        """Serve until the keeper hangs up, then kill everything that was started."""
+        self._machine.loop.run()
+        self._machine.killer.kill_everything()
+
+    def _signal_handlers(self) -> Dict[int, Callback]:
+        """As pid 1 the guest has no handler but for children, which makes the kernel ignore the other signals."""
+        handlers: Dict[int, Callback] = {signal.SIGCHLD: self._machine.reaper.reap, signal.SIGINT: _nothing}
+        if os.getpid() != 1:
+            handlers[signal.SIGTERM] = self._machine.loop.stop
+        return handlers
+
+    def _table(self, root: Root) -> Dict[str, Callable[[Channel, Dict[str, Any]], Operation]]:
+        return {
+            "exec": self._commands.start,
+            "attach": self._commands.attach,
+            "signal": self._commands.signal,
+            "processes": self._commands.list,
+            "code": self._contexts.run,
+            "interrupt": self._answer(self._contexts.interrupt),
+            "stat": self._answer(lambda arguments: files.stat_path(root, arguments)),
+            "list": self._steps(lambda job, arguments: files.list_directory(root, job, arguments)),
+            "read": self._steps(lambda job, arguments: files.read_file(root, job, arguments)),
+            "write": self._steps(lambda job, arguments: files.write_file(root, job, arguments)),
+            "mkdir": self._answer(lambda arguments: files.make_directory(root, arguments)),
+            "remove": self._steps(lambda job, arguments: files.remove(root, job, arguments)),
+        }
+
+    def _answer(self, function: Answering) -> Callable[[Channel, Dict[str, Any]], Operation]:
+        """An operation that is done at once."""
+
+        def start(channel: Channel, request: Dict[str, Any]) -> Operation:
+            channel.end(function(Arguments(request)))
+            return Operation(channel)
+
+        return start
+
+    def _steps(self, function: Stepping) -> Callable[[Channel, Dict[str, Any]], Operation]:
+        """An operation that takes its time."""
+
+        def start(channel: Channel, request: Dict[str, Any]) -> Operation:
+            arguments = Arguments(request)
+            path = self._machine.root.absolute(arguments.text("path")) if "path" in request else None
+            return Job(self._machine.loop, channel, lambda job: function(job, arguments), path)
+
+        return start
+
+    def _open(self, channel: Channel, request: Dict[str, Any]) -> Operation:
+        name = request.get("op")
+        start = self._operations.get(name) if isinstance(name, str) else None
+        if start is None:
+            raise invalid("This guest knows no operation %.50r." % (name,))
+        return start(channel, request)
+
+    def _hear_keeper(self, _mask: int) -> None:
+        """One message at a time: each client brings its own descriptor."""
+        descriptors = array.array("i")
+        try:
+            message, ancillary, _, _ = self._control.recvmsg(
+                MAX_CONTROL, socket.CMSG_SPACE(descriptors.itemsize), socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT
+            )
+        except BlockingIOError:
+            return
+        except OSError:
+            message, ancillary = b"", []
+        for level, kind, data in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+        if not message:
+            self._machine.loop.stop()
+        elif message[:1] == ENVIRONMENT:
+            self._set_environment(json.loads(message[1:]))
+        self._welcome(message, descriptors.tolist())
+
+    def _set_environment(self, env: Dict[str, str]) -> None:
+        """A guest that was started ahead of its user learns the user's environment before its first client."""
+        self._machine.config = self._machine.config._replace(env=env)
+        self._commands = Commands(self._machine)
+        self._contexts.forget()
+        self._operations = self._table(self._machine.root)
+
+    def _welcome(self, message: bytes, descriptors: list[int]) -> None:
+        for fd in descriptors:
+            if message != NEW_CLIENT:
+                os.close(fd)
+                continue
+            client = socket.socket(fileno=fd)
+            self._connections.add(Connection(self._machine.loop, client, self._open, self._connections.discard))
+
+
+def _nothing() -> None:
+    """SIGINT is for commands and cells. A handler, unlike SIG_IGN, is not inherited."""

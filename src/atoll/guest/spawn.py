@@ -1,0 +1,164 @@
+"""Starting processes. Pipes go through vfork, which a guest of any size pays alike for; terminals fork.
+
+A child gets descriptors 0, 1 and 2, the environment that it is given, its own session, and nothing else.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+import struct
+import subprocess
+import termios
+from typing import Dict, List, NamedTuple, NoReturn, Optional, Tuple
+
+from .refusal import BUSY, UNSUPPORTED, Refused
+
+NOT_FOUND = 127
+NOT_EXECUTABLE = 126
+
+
+class Command(NamedTuple):
+    """What to start. It starts in the directory that the guest is in at that moment."""
+
+    argv: List[bytes]
+    env: Dict[bytes, bytes]
+
+
+class Child(NamedTuple):
+    """A started process and the guest's ends of its descriptors. On a terminal `stderr` is None."""
+
+    pid: int
+    stdin: Optional[int]
+    stdout: int
+    stderr: Optional[int]
+
+
+class CannotStart(Exception):
+    """The command itself is at fault; a shell would say so on stderr and exit with `exit_code`."""
+
+    def __init__(self, exit_code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.exit_code = exit_code
+        self.reason = reason
+
+
+def spawn_pipes(command: Command, wants_stdin: bool, devnull: int) -> Child:
+    """Start a process on pipes.
+
+    Raises:
+        CannotStart: there is no such program, or it cannot be executed.
+        Refused: the sandbox has no process or descriptor left.
+    """
+    made: List[int] = []
+    try:
+        stdin, stdin_end = _pipe(made) if wants_stdin else (devnull, -1)
+        stdout_end, stdout = _pipe(made)
+        stderr_end, stderr = _pipe(made)
+        pid = _vfork(command, stdin, stdout, stderr)
+    except BaseException:
+        _close(made)
+        raise
+    _close([stdout, stderr] + ([stdin] if wants_stdin else []))
+    return Child(pid, stdin_end if wants_stdin else None, stdout_end, stderr_end)
+
+
+def _vfork(command: Command, stdin: int, stdout: int, stderr: int) -> int:
+    try:
+        popen = subprocess.Popen(
+            command.argv, env=command.env, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True
+        )
+    except OSError as error:
+        raise _refusal(command, error) from error
+    popen.returncode = 0  # the reaper waits for it; Popen must not
+    return popen.pid
+
+
+def spawn_terminal(command: Command, size: Tuple[int, int]) -> Child:
+    """Start a process on a terminal of its own. Raises as `spawn_pipes` does."""
+    try:
+        master, slave = os.openpty()
+    except OSError as error:
+        raise Refused(UNSUPPORTED, "This sandbox has no terminals: %s." % error.strerror) from error
+    made = [master, slave]
+    try:
+        resize(master, size)
+        told, tell = _pipe(made)
+        pid = _fork(command, slave, tell)
+    except BaseException:
+        _close(made)
+        raise
+    _close([slave, tell])
+    with open(told, "rb") as story:
+        failure = story.read(16)
+    if failure:
+        os.waitpid(pid, 0)
+        os.close(master)
+        number = int(failure)
+        raise _refusal(command, OSError(number, os.strerror(number)))
+    return Child(pid, os.dup(master), master, None)
+
+
+def _fork(command: Command, slave: int, tell: int) -> int:
+    try:
+        pid = os.fork()
+    except OSError as error:
+        raise _refusal(command, error) from error
+    if pid == 0:
+        _become(command, slave, tell)
+    return pid
+
+
+def _become(command: Command, slave: int, tell: int) -> NoReturn:
+    """In the child. `tell` closes on exec, or carries the errno that prevented it."""
+    try:
+        os.setsid()
+        fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+        for fd in (0, 1, 2):
+            os.dup2(slave, fd)
+        default_signals()
+        os.execvpe(command.argv[0], command.argv, command.env)  # noqa: S606  # argv, no shell
+    except OSError as error:
+        os.write(tell, b"%d" % (error.errno or errno.EIO))
+    finally:
+        os._exit(NOT_FOUND)
+
+
+def default_signals() -> None:
+    """Undo what Python ignores, in a child that was forked; Popen does it for its own."""
+    signal.set_wakeup_fd(-1)
+    for name in ("SIGPIPE", "SIGXFSZ", "SIGXFZ"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
+
+
+def resize(terminal: int, size: Tuple[int, int]) -> None:
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", size[0], size[1], 0, 0))
+
+
+def _refusal(command: Command, error: OSError) -> Exception:
+    if error.errno in (errno.EAGAIN, errno.ENOMEM):
+        return Refused(BUSY, "The sandbox cannot start one more process: its process or memory limit is reached.")
+    name = command.argv[0].decode("utf-8", "replace")[:200]
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        found = b"/" in command.argv[0] and _exists(command.argv[0])
+        reason = "its interpreter was not found" if found else "command not found"
+        return CannotStart(NOT_FOUND, "%s: %s" % (name, reason))
+    return CannotStart(NOT_EXECUTABLE, "%s: cannot execute: %s" % (name, os.strerror(error.errno or errno.EIO)))
+
+
+def _exists(path: bytes) -> bool:
+    return os.path.lexists(path)
+
+
+def _pipe(made: List[int]) -> Tuple[int, int]:
+    ends = os.pipe2(os.O_CLOEXEC)
+    made += ends
+    return ends
+
+
+def _close(fds: List[int]) -> None:
+    for fd in fds:
+        os.close(fd)
