@@ -1,0 +1,73 @@
+"""The processes of a fake sandbox, which no wall holds together."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+_SET_CHILD_SUBREAPER = 36
+
+
+def guest_command(packages: str, control: int, config: dict[str, Any]) -> list[str]:
+    """How a guest is started by exec."""
+    main = os.path.join(packages, "atoll", "guest", "__main__.py")
+    return [sys.executable, "-I", "-S", main, "--control-fd", str(control), "--config", json.dumps(config)]
+
+
+def adopt_orphans() -> None:
+    """Whatever loses its parent below this process becomes its child, so `descendants` finds it."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes below one, without those that are dead."""
+    parents = dict(filter(None, (_parent(entry) for entry in os.listdir("/proc") if entry.isdigit())))
+    found = {pid}
+    while True:
+        more = {child for child, parent in parents.items() if parent in found} - found
+        if not more:
+            return sorted(found - {pid})
+        found |= more
+
+
+def _parent(pid: str) -> tuple[int, int] | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            state, parent = file.read().rpartition(b")")[2].split()[:2]
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if state in (b"Z", b"X") else (int(pid), int(parent))
+
+
+def signal_all(pid: int, number: int) -> None:
+    """To a process and all below it."""
+    for target in (pid, *descendants(pid)):
+        try:
+            os.kill(target, number)
+        except ProcessLookupError:
+            pass  # it was faster
+
+
+def kill_all(pid: int) -> None:
+    """Kill all below a process: first stopped, so that none forks away, until none is left."""
+    while below := descendants(pid):
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for target in below:
+                try:
+                    os.kill(target, number)
+                except ProcessLookupError:
+                    pass  # it was faster
+        _reap()
+
+
+def _reap() -> None:
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass  # there are none
