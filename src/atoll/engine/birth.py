@@ -78,8 +78,9 @@ class Birth:
         if not self._closed:
             self._close(job)
         self.control.settimeout(None)
-        # The guest reads its control channel in order: this comes before the first client.
-        self.control.send(b"e" + json.dumps(self._environment(job)).encode())
+        if self._closed and job["env"]:
+            # The guest reads its control channel in order: this comes before the first client.
+            self.control.send(b"e" + json.dumps(self._environment(job)).encode())
 
     def _close(self, job: dict[str, Any]) -> None:
         fds: list[int] = []

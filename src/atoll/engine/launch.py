@@ -65,28 +65,32 @@ def _spawn(home: str, places: Layout) -> None:
     """Start a zygote as a daemon of its own session and wait until it is ready."""
     reader, writer = os.pipe()
     log = os.open(f"{places.run}/zygote.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    source, feed = os.pipe()
     package_parent = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     code = (
         f"import sys; sys.path.append({package_parent!r}); from atoll.engine.zygote import daemon; "
         f"daemon({home!r}, {tag()!r}, 3)"
     )
+    # By pipe: a sandbox can read the arguments of its first process, and they shall not name the host's paths.
+    os.write(feed, code.encode(errors="surrogateescape"))
+    os.close(feed)
     python = _interpreter()
     actions = [
-        (os.POSIX_SPAWN_DUP2, null, 0),
+        (os.POSIX_SPAWN_DUP2, source, 0),
         (os.POSIX_SPAWN_DUP2, log, 1),
         (os.POSIX_SPAWN_DUP2, log, 2),
         (os.POSIX_SPAWN_DUP2, writer, 3),
     ]
     try:
         # -I and -S: nothing of the caller's environment, home or site-packages gets into the zygote.
-        pid = os.posix_spawn(python, [python, "-I", "-S", "-c", code], {"PATH": "/usr/bin:/bin"}, file_actions=actions)
+        argv = ["atoll", "-I", "-S", "-c", "exec(open(0).read())"]
+        pid = os.posix_spawn(python, argv, {"PATH": "/usr/bin:/bin"}, file_actions=actions)
         os.close(writer)
         writer = -1
         os.waitpid(pid, 0)
         answer = _read_all(reader)
     finally:
-        for fd in (reader, writer, log, null):
+        for fd in (reader, writer, log, source):
             if fd >= 0:
                 os.close(fd)
     if answer != b"ok":

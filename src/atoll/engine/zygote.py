@@ -313,4 +313,7 @@ def daemon(home: str, tag: str, ready: int) -> None:
     os.setsid()
     os.umask(0o022)
     os.set_inheritable(ready, False)
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    os.dup2(null, 0)
+    os.close(null)
     main(home, tag, ready)
