@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-RECEIVE_SIZE = 1 << 18
+RECEIVE_SIZE = 1 << 16
 SEND_TIMEOUT = 30.0
 """An honest peer always reads; one that has taken nothing for so long is not answering."""
 

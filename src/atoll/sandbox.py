@@ -8,9 +8,9 @@ from __future__ import annotations
 import builtins
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from .client import answers, cells, lifecycle, running
+from .client import answers, lifecycle, running
 from .client.command import (
     MAX_OUTPUT,
     Command,
@@ -21,11 +21,7 @@ from .client.command import (
     exec_request,
     terminal_size,
 )
-from .client.feed import Feed, Input
-from .client.files import AsyncFiles
 from .client.links import Links
-from .client.output import AsyncOutput
-from .client.process import AsyncProcess
 from .client.record import Record
 from .client.running import Callback, Running
 from .errors import InvalidInput
@@ -33,6 +29,13 @@ from .io import AnyIO
 from .policy.sizes import parse_size
 from .policy.text import shown
 from .types import Completed, Execution, Info, Metrics, ProcessInfo, Resources, Status
+
+if TYPE_CHECKING:  # what a first `run` does not need is imported by whoever needs it
+    from .client.cells import ResultCallback
+    from .client.feed import Feed, Input
+    from .client.files import AsyncFiles
+    from .client.output import AsyncOutput
+    from .client.process import AsyncProcess
 
 _DESTROY = 60.0
 
@@ -50,7 +53,7 @@ class AsyncSandbox:
         """For internal use: `create`, `connect`, `find` and `get_or_create` make sandboxes."""
         self._record = record
         self._links = Links(record)
-        self._files = AsyncFiles(self._links)
+        self._files: AsyncFiles | None = None
 
     @classmethod
     async def create(
@@ -150,6 +153,10 @@ class AsyncSandbox:
 
     @property
     def files(self) -> AsyncFiles:
+        if self._files is None:
+            from .client.files import AsyncFiles
+
+            self._files = AsyncFiles(self._links)
         return self._files
 
     async def __aenter__(self) -> Self:
@@ -191,7 +198,7 @@ class AsyncSandbox:
             Unresponsive: the guest did not answer in time.
         """
         request = self._exec(command, stdin, env, workdir, timeout, max_output)
-        feed = None if stdin is None else Feed(self._links.io, stdin)
+        feed = self._feed(stdin)
         return await running.run(self._links, request, feed, check=check, on_stdout=on_stdout, on_stderr=on_stderr)
 
     def stream(
@@ -208,8 +215,10 @@ class AsyncSandbox:
 
         The command starts when the first chunk is asked for, and dies when the iteration is left early.
         """
+        from .client.output import AsyncOutput
+
         request = self._exec(command, stdin, env, workdir, timeout, max_output)
-        feed = None if stdin is None else Feed(self._links.io, stdin)
+        feed = self._feed(stdin)
 
         async def start() -> Running:
             return await running.launch(self._links, request, feed)
@@ -241,6 +250,8 @@ class AsyncSandbox:
         return await self._hold({"op": "attach", "pid": _pid(pid)})
 
     async def _hold(self, request: dict[str, Any]) -> AsyncProcess:
+        from .client.process import AsyncProcess
+
         process = Running(await self._links.open(request, quiet=None))
         try:
             return AsyncProcess(self._links.io, process, await process.started())
@@ -259,13 +270,15 @@ class AsyncSandbox:
         max_output: int = MAX_OUTPUT,
         on_stdout: Callback | None = None,
         on_stderr: Callback | None = None,
-        on_result: cells.ResultCallback | None = None,
+        on_result: ResultCallback | None = None,
     ) -> Execution:
         """Run Python code in a context that keeps its variables from cell to cell.
 
         The value of the last expression is the main result. Code that raises is data: see `error`. After a
         timeout `timed_out` is True, and `state_lost` says whether the variables are gone.
         """
+        from .client import cells
+
         request: dict[str, Any] = {
             "op": "code",
             "code": _text(code, "code"),
@@ -318,6 +331,13 @@ class AsyncSandbox:
         """End it and remove everything of it. Doing so twice is harmless."""
         self._links.drop()
         await self._record.destroy()
+
+    def _feed(self, source: Input | None) -> Feed | None:
+        if source is None:
+            return None
+        from .client.feed import Feed
+
+        return Feed(self._links.io, source)
 
     def _exec(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import CommandFailed, ProtocolError, TimedOut
 from ..types import Completed
@@ -12,9 +12,11 @@ from ..wire.frames import DATA, DATA_SIZE, END, EVENT, STDOUT, Frame
 from . import answers
 from .command import MAX_OUTPUT
 from .decode import TextChunks, text_of
-from .feed import Feed
 from .links import QUIET, Links
 from .operation import Operation
+
+if TYPE_CHECKING:
+    from .feed import Feed
 
 GRACE = 15.0
 """What a guest gets, beyond a command's timeout, to kill it and say so."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..client.cells import ResultCallback
 from ..client.command import MAX_OUTPUT, Command
-from ..client.feed import Input
 from ..client.oneshot import all_completed, check_workers, wishes_for_one
 from ..client.running import Callback
 from ..errors import AtollError
 from ..types import Completed, Execution
 from .sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from ..client.cells import ResultCallback
+    from ..client.feed import Input
 
 
 def run(

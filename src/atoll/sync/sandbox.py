@@ -5,20 +5,22 @@ from __future__ import annotations
 import builtins
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ..client import lifecycle
-from ..client.cells import ResultCallback
 from ..client.command import MAX_OUTPUT, Command, Timeout
-from ..client.feed import Input
 from ..client.record import Record
 from ..client.running import Callback
 from ..io import BlockingIO, drive
 from ..sandbox import AsyncSandbox
 from ..types import Completed, Execution, Info, Metrics, ProcessInfo, Resources, Status
 from .docs import documented_by
-from .files import Files
-from .process import Output, Process
+
+if TYPE_CHECKING:  # what a first `run` does not need is imported by whoever needs it
+    from ..client.cells import ResultCallback
+    from ..client.feed import Input
+    from .files import Files
+    from .process import Output, Process
 
 
 @documented_by(AsyncSandbox)
@@ -32,7 +34,7 @@ class Sandbox:
 
     def __init__(self, record: Record) -> None:
         self._core = AsyncSandbox(record)
-        self._files = Files(self._core.files)
+        self._files: Files | None = None
 
     @classmethod
     def create(
@@ -95,6 +97,10 @@ class Sandbox:
 
     @property
     def files(self) -> Files:
+        if self._files is None:
+            from .files import Files
+
+            self._files = Files(self._core.files)
         return self._files
 
     def __enter__(self) -> Self:
@@ -136,6 +142,8 @@ class Sandbox:
         timeout: Timeout = "default",
         max_output: int | None = None,
     ) -> Output:
+        from .process import Output
+
         return Output(
             self._core.stream(command, stdin=stdin, env=env, workdir=workdir, timeout=timeout, max_output=max_output)
         )
@@ -149,9 +157,13 @@ class Sandbox:
         workdir: str | os.PathLike[str] | None = None,
         timeout: float | None = None,
     ) -> Process:
+        from .process import Process
+
         return Process(drive(self._core.start(command, pty=pty, env=env, workdir=workdir, timeout=timeout)))
 
     def attach(self, pid: int) -> Process:
+        from .process import Process
+
         return Process(drive(self._core.attach(pid)))
 
     def run_code(
