@@ -28,7 +28,6 @@ class Database:
     def __init__(self, path: str, migrations: Migrations) -> None:
         self.path = path
         self._migrations = migrations
-        self._lock = allocate_lock()
         self._connection: sqlite3.Connection | None = None
 
     def read(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -37,18 +36,18 @@ class Database:
         Raises:
             StoreError: the file cannot be used; also from every other method.
         """
-        with self._lock, self._explained():
+        with _gate, self._explained():
             return self._open().execute(sql, values).fetchall()
 
     def write(self, sql: str, values: Sequence[Any] = ()) -> int:
         """One change, committed; the number of rows that it touched."""
-        with self._lock, self._explained():
+        with _gate, self._explained():
             return self._open().execute(sql, values).rowcount
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Reads and changes that no other process comes between. The block must not wait for anything."""
-        with self._lock, self._explained():
+        with _gate, self._explained():
             connection = self._open()
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -60,23 +59,18 @@ class Database:
 
     def close(self) -> None:
         """Give back the descriptors. The next use opens the file again."""
-        with self._lock:
-            self._drop()
+        with _gate:
+            self.drop()
 
-    def leave_before_fork(self) -> None:
-        """Close, and keep others out until the fork is done.
+    def drop(self) -> None:
+        """`close`, for those who hold the gate."""
+        connection, self._connection = self._connection, None
+        _in_use.discard(self)
+        if connection is not None:
+            connection.close()
 
-        A thread that dawdles inside SQLite must not stop the fork for ever; the child then abandons its copy.
-        """
-        if self._lock.acquire(timeout=BUSY_SECONDS):
-            _held_for_fork.append(self)
-            self._drop()
-
-    def return_after_fork(self) -> None:
-        self._lock.release()
-
-    def begin_anew_in_child(self) -> None:
-        self._lock = allocate_lock()
+    def abandon(self) -> None:
+        """Never use nor close a connection that came along through a fork."""
         if self._connection is not None:
             _abandoned.append(self._connection)
             self._connection = None
@@ -86,12 +80,6 @@ class Database:
             self._connection = self._connect()
             _in_use.add(self)
         return self._connection
-
-    def _drop(self) -> None:
-        connection, self._connection = self._connection, None
-        _in_use.discard(self)
-        if connection is not None:
-            connection.close()
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
@@ -164,26 +152,35 @@ def _hint(error: sqlite3.Error) -> str | None:
     }.get(_primary_code(error))
 
 
+# One for all: at a fork it must be known that no thread is anywhere inside SQLite.
+_gate = allocate_lock()
 _in_use: set[Database] = set()
-_held_for_fork: list[Database] = []
 _abandoned: list[sqlite3.Connection] = []
 
 
-def _before_fork() -> None:
-    for database in list(_in_use):
-        database.leave_before_fork()
+class _Fork:
+    """Closes every connection before a fork and lets everyone in again after it."""
 
+    def __init__(self) -> None:
+        self._holds_gate = False
 
-def _after_fork_in_parent() -> None:
-    while _held_for_fork:
-        _held_for_fork.pop().return_after_fork()
+    def before(self) -> None:
+        # A thread that dawdles inside SQLite must not stop the fork for ever; the child then abandons its copy.
+        self._holds_gate = _gate.acquire(timeout=BUSY_SECONDS)
+        if self._holds_gate:
+            for database in list(_in_use):
+                database.drop()
 
+    def after_in_parent(self) -> None:
+        if self._holds_gate:
+            _gate.release()
 
-def _after_fork_in_child() -> None:
-    for database in [*_held_for_fork, *_in_use]:
-        database.begin_anew_in_child()
-    _held_for_fork.clear()
-    _in_use.clear()
+    def after_in_child(self) -> None:
+        global _gate  # noqa: PLW0603 - the old one may be held by a thread that this process does not have
+        _gate = allocate_lock()
+        for database in _in_use:
+            database.abandon()
+        _in_use.clear()
 
 
 def _close_all() -> None:
@@ -191,5 +188,6 @@ def _close_all() -> None:
         database.close()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+_fork = _Fork()
+os.register_at_fork(before=_fork.before, after_in_parent=_fork.after_in_parent, after_in_child=_fork.after_in_child)
 atexit.register(_close_all)

@@ -1,0 +1,20 @@
+"""What every test shares: a state directory of its own, with a path short enough for Unix sockets."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+
+from hypothesis import HealthCheck, settings
+
+_home = tempfile.mkdtemp(prefix="at-", dir="/tmp")
+os.environ["ATOLL_HOME"] = _home
+
+# A noisy machine must not fail a test, and a failure must come back on the next run.
+settings.register_profile("atoll", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("atoll")
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(_home, ignore_errors=True)

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+
+from atoll.errors import StoreError
+from atoll.home import state_dir
+
+
+@pytest.fixture
+def clean(monkeypatch):
+    for name in ("ATOLL_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+def test_atoll_home_comes_first_then_xdg_then_the_home_directory(clean, tmp_path):
+    clean.setenv("HOME", str(tmp_path / "home"))
+    assert state_dir() == str(tmp_path / "home/.local/state/atoll")
+    clean.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
+    assert state_dir() == str(tmp_path / "xdg/atoll")
+    clean.setenv("ATOLL_HOME", str(tmp_path / "own"))
+    assert state_dir() == str(tmp_path / "own")
+
+
+def test_an_empty_variable_counts_as_unset(clean, tmp_path):
+    clean.setenv("ATOLL_HOME", "")
+    clean.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert state_dir() == str(tmp_path / "atoll")
+
+
+def test_it_is_made_private_whatever_the_umask(clean, tmp_path):
+    clean.setenv("ATOLL_HOME", str(tmp_path / "a/b/c"))
+    old = os.umask(0)
+    try:
+        path = state_dir()
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o700
+
+
+def test_asking_twice_is_fine(clean, tmp_path):
+    clean.setenv("ATOLL_HOME", str(tmp_path / "a"))
+    assert state_dir() == state_dir()
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o777])
+def test_a_directory_that_others_can_write_to_is_refused(clean, tmp_path, mode):
+    clean.setenv("ATOLL_HOME", str(tmp_path))
+    tmp_path.chmod(0o755)
+    assert state_dir() == str(tmp_path)
+    tmp_path.chmod(mode)
+    with pytest.raises(StoreError, match=r"Others can write .*chmod 700"):
+        state_dir()
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+def test_a_directory_of_someone_else_is_refused(clean, tmp_path):
+    clean.setenv("ATOLL_HOME", str(tmp_path))
+    os.chown(tmp_path, 12345, -1)
+    with pytest.raises(StoreError, match="belongs to user 12345"):
+        state_dir()
+
+
+@pytest.mark.parametrize("name", ["ATOLL_HOME", "XDG_STATE_HOME"])
+def test_a_relative_path_is_refused(clean, name):
+    clean.setenv(name, "some/where")
+    with pytest.raises(StoreError, match=f"{name} is 'some/where', which is relative"):
+        state_dir()
+
+
+def test_a_file_in_its_place_is_refused(clean, tmp_path):
+    (tmp_path / "file").touch()
+    clean.setenv("ATOLL_HOME", str(tmp_path / "file"))
+    with pytest.raises(StoreError, match="is no directory"):
+        state_dir()
+
+
+def test_a_place_where_nothing_can_be_made_is_explained(clean, tmp_path):
+    (tmp_path / "file").touch()
+    clean.setenv("ATOLL_HOME", str(tmp_path / "file/below"))
+    with pytest.raises(StoreError, match=r"cannot be made: .*Set ATOLL_HOME"):
+        state_dir()
