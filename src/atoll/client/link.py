@@ -116,6 +116,10 @@ class Link:
             )
         self._greeted = True
 
+    def rest(self) -> None:
+        """The operation has ended; whatever still comes for it is of no interest."""
+        self._receiver = None
+
     def stale(self) -> bool:
         """Whether an idle link must not be used: another process made it, or the guest ended it."""
         return self.maker != os.getpid() or self._stream.stale()

@@ -103,6 +103,7 @@ class Links:
         return Link(driver.io, await driver.open_guest(self._seat.handle))
 
     def _give_back(self, link: Link) -> None:
+        link.rest()
         if len(self._idle) < MAX_IDLE:
             self._idle.append(link)
         else:

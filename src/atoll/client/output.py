@@ -79,6 +79,9 @@ class AsyncOutput:
         if self._running is not None:
             self._running.operation.close()
 
+    def __del__(self) -> None:
+        self.close()
+
     async def _open(self) -> Running | None:
         if self._running is None and not self._closed:
             self._running = await self._start()

@@ -39,7 +39,7 @@ class AsyncProcess:
 
     @property
     def pid(self) -> int:
-        """Its pid inside the sandbox."""
+        """Its pid inside the sandbox; 0 when it could not be started, and `wait` says why."""
         return self._pid
 
     @property
@@ -135,6 +135,9 @@ class AsyncProcess:
     def detach(self) -> None:
         """Let go of it. It lives on, and this object can do nothing more with it."""
         self._running.operation.close()
+
+    def __del__(self) -> None:
+        self.detach()
 
     async def __aenter__(self) -> Self:
         return self

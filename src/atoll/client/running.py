@@ -25,7 +25,7 @@ Callback = Callable[[str], Any]
 
 
 class Running:
-    """Raw output of an exec. `pid` is there once the guest has told it."""
+    """Raw output of an exec. `pid` is there once the guest has told it; 0 means that it could not be started."""
 
     def __init__(self, operation: Operation, feed: Feed | None = None) -> None:
         self.operation = operation
@@ -62,7 +62,7 @@ class Running:
         if frame.kind != EVENT or self.pid is not None:
             raise self.operation.unexpected(frame)
         pid = answers.integer(self.operation.json(frame), "pid")
-        if pid <= 0:
+        if pid < 0:
             self.operation.close()
             raise ProtocolError(f"The guest started a process with the pid {pid}.")
         self.pid = pid

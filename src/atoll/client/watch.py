@@ -64,6 +64,9 @@ class AsyncWatch:
         """Stop watching. The iteration ends."""
         self._operation.close()
 
+    def __del__(self) -> None:
+        self.close()
+
     async def __aenter__(self) -> Self:
         return self
 

@@ -49,7 +49,7 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Its pid inside the sandbox."""
+        """Its pid inside the sandbox; 0 when it could not be started, and `wait` says why."""
         return self._core.pid
 
     @property

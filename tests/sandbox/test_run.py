@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+import io
+import threading
+from pathlib import Path
+
+import pytest
+
+from atoll import CommandFailed, InvalidInput, InvalidPath
+
+
+def test_text_goes_to_a_shell_and_a_list_is_a_program_with_its_arguments(sandbox):
+    assert sandbox.run("echo $((1 + 1))").stdout == "2\n"
+    assert sandbox.run(["echo", "$((1 + 1))", Path("a b"), b"c"]).stdout == "$((1 + 1)) a b c\n"
+
+
+def test_a_command_that_fails_is_data(sandbox):
+    done = sandbox.run("echo out; echo err >&2; exit 3")
+    assert (done.exit_code, done.stdout, done.stderr, done.success) == (3, "out\n", "err\n", False)
+    assert sandbox.run("true").success
+
+
+def test_check_turns_a_failure_into_an_error_that_tells_the_rest(sandbox):
+    with pytest.raises(CommandFailed, match="exited with 3: oops") as caught:
+        sandbox.run("echo out; echo oops >&2; exit 3", check=True)
+    assert caught.value.completed.stdout == "out\n"
+    assert sandbox.run("true", check=True).exit_code == 0
+
+
+def test_a_signal_shows_in_the_exit_code(sandbox):
+    assert sandbox.run("kill -TERM $$").exit_code == 143
+
+
+@pytest.mark.parametrize(
+    "stdin",
+    ["grüße", "grüße".encode(), io.BytesIO("grüße".encode()), io.StringIO("grüße"), ["grü", "ße"], iter([b"gr", "üße"])],
+    ids=["text", "bytes", "binary file", "text file", "list", "iterator"],
+)
+def test_stdin_is_whatever_can_be_read(sandbox, stdin):
+    assert sandbox.run("cat", stdin=stdin).stdout == "grüße"
+
+
+def test_without_stdin_a_command_sees_its_end_at_once(sandbox):
+    assert sandbox.run("cat; echo done").stdout == "done\n"
+
+
+def test_stdin_and_output_far_beyond_the_window_flow_at_the_same_time(sandbox):
+    data = b"0123456789abcde\n" * (8 << 16)
+    done = sandbox.run("cat; echo end >&2", stdin=data)
+    assert len(done.stdout) == len(data) == 8 << 20
+    assert done.stdout.encode() == data
+    assert done.stderr == "end\n"
+    assert not done.truncated
+
+
+def test_a_command_that_does_not_read_its_input_ends_all_the_same(sandbox):
+    def endless():
+        while True:
+            yield b"x" * 65536
+
+    assert sandbox.run("echo ready", stdin=endless()).stdout == "ready\n"
+
+
+def test_an_error_of_the_input_ends_the_command_and_reaches_the_caller(sandbox, eventually):
+    def broken():
+        yield b"first"
+        raise RuntimeError("the source dried up")
+
+    with pytest.raises(RuntimeError, match="dried up"):
+        sandbox.run("cat; sleep 1000.125", stdin=broken())
+    eventually(lambda: not any("1000.125" in process.command for process in sandbox.processes()))
+
+
+def test_env_and_workdir_are_for_one_command(sandbox):
+    sandbox.files.mkdir("sub")
+    done = sandbox.run('echo "$WORD"; basename "$PWD"', env={"WORD": "a  b\n=ü"}, workdir="sub")
+    assert done.stdout == "a  b\n=ü\nsub\n"
+    assert sandbox.run('echo "$WORD"').stdout == "\n"
+
+
+def test_a_workdir_that_is_not_there_is_an_error(sandbox):
+    with pytest.raises(FileNotFoundError):
+        sandbox.run("true", workdir="missing")
+
+
+def test_a_program_that_is_not_there_ends_with_127(sandbox):
+    assert sandbox.run("no-such-program").exit_code == 127
+    done = sandbox.run(["no-such-program"])
+    assert done.exit_code == 127
+    assert "no-such-program" in done.stderr
+
+
+def test_a_timeout_kills_the_whole_tree_and_keeps_the_output(sandbox, eventually):
+    done = sandbox.run("echo before; (sleep 1000.25 &) ; sleep 1000.25", timeout=0.5)
+    assert (done.timed_out, done.exit_code, done.stdout, done.success) == (True, 124, "before\n", False)
+    eventually(lambda: not any("1000.25" in process.command for process in sandbox.processes()))
+
+
+def test_the_default_timeout_is_the_sandboxes_own(make):
+    assert make(timeout=0.3).run("sleep 1000").timed_out
+
+
+def test_output_beyond_the_limit_is_cut_and_said_to_be(sandbox):
+    done = sandbox.run("head -c 300000 /dev/zero | tr '\\0' x; echo err >&2", max_output=100_000)
+    assert len(done.stdout) + len(done.stderr) == 100_000
+    assert done.truncated
+    assert done.exit_code == 0
+    assert not sandbox.run("echo x", max_output=2).truncated
+
+
+def test_output_that_is_not_utf8_can_always_be_printed(sandbox):
+    done = sandbox.run(r"printf 'a\377b'; printf '\303' >&2")
+    assert done.stdout == "a\ufffdb"
+    assert done.stderr == "\ufffd"
+
+
+def test_callbacks_hear_text_as_it_comes_and_never_half_a_character(sandbox):
+    heard, complained = [], []
+    done = sandbox.run(
+        r"printf 'gr\303'; sleep 0.2; printf '\274n'; echo oops >&2; printf 'x\303'",
+        on_stdout=heard.append,
+        on_stderr=complained.append,
+    )
+    assert heard[0] == "gr"
+    assert "".join(heard) == done.stdout == "grünx\ufffd"
+    assert complained == ["oops\n"]
+
+
+def test_output_is_heard_while_the_command_runs(sandbox):
+    heard = []
+
+    def answer(text):
+        heard.append(text)
+        sandbox.files.write("go", "")
+
+    done = sandbox.run("rm -f go; echo ready; while [ ! -e go ]; do sleep 0.01; done; echo gone", on_stdout=answer)
+    assert "".join(heard) == done.stdout == "ready\ngone\n"
+
+
+def test_an_error_in_a_callback_ends_the_command_and_reaches_the_caller(sandbox, eventually):
+    def refuse(text):
+        raise TimeoutError(f"mine: {text.strip()}")
+
+    with pytest.raises(TimeoutError, match="mine: ready"):
+        sandbox.run("echo ready; sleep 1000.5", on_stdout=refuse)
+    eventually(lambda: not any("1000.5" in process.command for process in sandbox.processes()))
+    assert sandbox.run("echo alive").stdout == "alive\n"
+
+
+def test_what_a_command_leaves_in_the_background_does_not_hold_it_up(sandbox):
+    done = sandbox.run("sleep 1000.75 & echo $!", timeout=30)
+    assert not done.timed_out
+    pid = int(done.stdout)
+    assert pid in [process.pid for process in sandbox.processes()]
+    sandbox.signal(pid, 9)
+
+
+@pytest.mark.parametrize(
+    ("command", "complaint"),
+    [
+        ([], "empty"),
+        (["", "x"], "empty"),
+        ("a\0b", "NUL"),
+        (["a", 5], "arguments are text"),
+        (7, "give text for a shell"),
+        (b"true", "give text for a shell"),
+        ("x" * 140_000, "the kernel takes at most"),
+        (["echo"] + ["x" * 1000] * 1000, "stdin or as a file"),
+        ("\ud800", "surrogate"),
+    ],
+)  # fmt: skip
+def test_a_command_that_cannot_be_is_refused_with_a_sentence(sandbox, command, complaint):
+    with pytest.raises(InvalidInput, match=complaint):
+        sandbox.run(command)
+
+
+def test_the_longest_argument_that_the_kernel_takes_is_taken(sandbox):
+    assert len(sandbox.run(["echo", "x" * 131_000]).stdout) == 131_001
+
+
+@pytest.mark.parametrize(
+    ("wishes", "complaint"),
+    [
+        ({"timeout": 0}, "timeout"),
+        ({"timeout": float("nan")}, "timeout"),
+        ({"timeout": "soon"}, "timeout"),
+        ({"env": {"A=B": "c"}}, "env"),
+        ({"env": {"A": 1}}, "env"),
+        ({"env": {"A": "x" * 200_000}}, "env"),
+        ({"max_output": 0}, "max_output"),
+        ({"stdin": 7}, "cannot be read"),
+        ({"stdin": [7]}, "must give bytes"),
+    ],
+)
+def test_a_wish_that_cannot_be_is_refused_with_a_sentence(sandbox, wishes, complaint):
+    with pytest.raises(InvalidInput, match=complaint):
+        sandbox.run("cat", **wishes)
+
+
+@pytest.mark.parametrize("workdir", ["", "a\0b", "x" * 5000])
+def test_a_workdir_that_cannot_be_is_refused(sandbox, workdir):
+    with pytest.raises(InvalidPath):
+        sandbox.run("true", workdir=workdir)
+
+
+def test_names_that_are_not_utf8_pass_both_ways(sandbox):
+    name = b"caf\xe9".decode("utf-8", "surrogateescape")
+    sandbox.run(["touch", name])
+    assert name in [entry.name for entry in sandbox.files.list()]
+    sandbox.run(["rm", b"caf\xe9"])
+    assert not sandbox.files.exists(name)
+
+
+def test_many_threads_share_one_sandbox(sandbox):
+    answers = {}
+
+    def work(number):
+        for turn in range(10):
+            answers[number, turn] = sandbox.run(f"echo {number} {turn}").stdout
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == {(number, turn): f"{number} {turn}\n" for number in range(12) for turn in range(10)}
+
+
+def test_links_are_used_again_and_few_stay_idle(sandbox):
+    from atoll.client.links import MAX_IDLE
+
+    for _ in range(5):
+        sandbox.run("true")
+    links = sandbox._core._links
+    before = list(links._idle)
+    sandbox.run("true")
+    assert links._idle == before
+    assert 0 < len(before) <= MAX_IDLE
