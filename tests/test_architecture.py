@@ -1,0 +1,254 @@
+"""The shape of the source: which way imports point, what stays pure, how long a module is, what an import costs."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+import atoll
+from atoll import errors, types
+
+ROOT = pathlib.Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "atoll"
+
+# A part may import from lower layers and from itself. A new part of src/atoll needs a place here.
+LAYERS = (
+    {"types"},
+    {"errors"},
+    {"policy", "wire", "procid"},
+    {"io", "home", "guest"},
+    {"driver"},
+    {"engine", "registry", "store"},
+    {"drivers"},
+    {"client"},
+    {"sandbox"},
+    {"sync", "aio"},
+    {"cli"},
+    {"testing"},
+)
+RANK = {part: rank for rank, parts in enumerate(LAYERS) for part in parts}
+
+# What runs inside the wall sees only itself and the wire format.
+GUEST_MAY_IMPORT = ("guest", "wire")
+
+# The pure parts touch no file, no socket, no process and no clock. `os` is there for os.path and os.fspath.
+PURE_PARTS = ("policy", "wire", "types", "errors")
+PURE_MODULES = {
+    "__future__", "collections", "collections.abc", "enum", "errno", "fnmatch", "json", "math", "os", "re",
+    "stat", "struct", "typing",
+}  # fmt: skip
+PURE_OS = {"fspath", "PathLike", "path", "fsencode", "fsdecode"}
+PURE_OS_PATH = {"abspath", "isabs", "join", "normpath", "split", "basename", "dirname", "relpath"}
+
+HEAVY = {
+    "anyio", "asyncio", "click", "concurrent.futures", "ctypes", "dataclasses", "inspect", "logging", "pathlib",
+    "rich", "shutil", "sqlite3", "subprocess", "tempfile", "trio",
+}  # fmt: skip
+
+LONGEST_MODULE = 500
+
+
+def modules():
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def name_of(file):
+    parts = file.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def part_of(module):
+    """`atoll.engine.zygote` belongs to the part `engine`; the package itself to none."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def imports_of(file):
+    """Every module that a file names in an import, anywhere in it, as absolute names."""
+    package = name_of(file) if file.name == "__init__.py" else name_of(file).rpartition(".")[0]
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.rsplit(".", node.level - 1)[0] if node.level > 1 else package
+                base = f"{above}.{base}" if base else above
+            if base == "atoll":
+                yield from (f"atoll.{alias.name}" for alias in node.names)
+            else:
+                yield base
+
+
+def each_module(*parts):
+    """Run a test on every module of these parts, or on every module that has a part."""
+    chosen = [file for file in modules() if part_of(name_of(file)) in (parts or RANK)]
+    return pytest.mark.parametrize("file", chosen, ids=name_of)
+
+
+def test_the_reader_of_imports_sees_every_form(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "SOURCE", tmp_path / "atoll")
+    file = tmp_path / "atoll" / "engine" / "x.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        "import atoll.cli\nfrom atoll import sync\nfrom .. import sandbox\nfrom ..wire.frames import Frame\n"
+        "from . import y\nfrom .z import w\ndef f():\n    import json\n"
+    )
+    assert set(imports_of(file)) == {
+        "atoll.cli", "atoll.sync", "atoll.sandbox", "atoll.wire.frames", "atoll.engine", "atoll.engine.z", "json",
+    }  # fmt: skip
+
+
+def test_every_part_has_a_layer():
+    found = {part_of(name_of(file)) for file in modules()} - {"", "__main__"}
+    assert found <= RANK.keys(), "give the new part a place in LAYERS"
+
+
+@each_module()
+def test_imports_point_down(file):
+    part = part_of(name_of(file))
+    # At run time the errors know no type: it is for type checkers only.
+    exempt = {"", part, "types" if part == "errors" else part}
+    for module in imports_of(file):
+        if module.split(".")[0] == "atoll" and part_of(module) not in exempt:
+            assert RANK[part_of(module)] < RANK[part], f"{name_of(file)} imports {module}, which lies no lower"
+
+
+@each_module(*GUEST_MAY_IMPORT)
+def test_the_guest_imports_only_the_standard_library_and_the_wire(file):
+    for module in imports_of(file):
+        top = module.split(".")[0]
+        if top == "atoll":
+            assert part_of(module) in GUEST_MAY_IMPORT, f"{name_of(file)} imports {module}"
+        else:
+            assert top in sys.stdlib_module_names, f"{name_of(file)} imports {module}"
+
+
+def wall_of(module):
+    """`atoll.drivers.fake_keeper` belongs to the wall `fake`."""
+    return module.split(".")[2].split("_")[0]
+
+
+@each_module("drivers")
+def test_drivers_do_not_import_each_other(file):
+    for module in imports_of(file):
+        if module.startswith("atoll.drivers."):
+            assert wall_of(module) == wall_of(name_of(file)), f"{name_of(file)} imports {module}"
+
+
+@each_module(*PURE_PARTS)
+def test_the_pure_parts_do_no_io(file):
+    outside = {module for module in imports_of(file) if not module.startswith("atoll")}
+    assert outside <= PURE_MODULES
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id not in {"open", "print", "input", "exec", "eval"}
+        if not isinstance(node, ast.Attribute):
+            continue
+        if ast.unparse(node.value) == "os":
+            assert node.attr in PURE_OS, f"os.{node.attr}"
+        if ast.unparse(node.value) == "os.path":
+            assert node.attr in PURE_OS_PATH, f"os.path.{node.attr}"
+
+
+@each_module()
+def test_no_module_is_too_long(file):
+    assert len(file.read_text().splitlines()) <= LONGEST_MODULE
+
+
+@each_module(*GUEST_MAY_IMPORT)
+def test_guest_and_wire_parse_as_python_3_8(file):
+    ast.parse(file.read_bytes(), feature_version=(3, 8))
+
+
+def loaded_by(statement):
+    code = f"import sys; before = set(sys.modules); {statement}; print(*(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_importing_atoll_loads_nothing_heavy():
+    assert loaded_by("import atoll") & HEAVY == set()
+    assert loaded_by("import atoll, dataclasses") & HEAVY == {"dataclasses", "inspect"}, "the control must see them"
+
+
+def test_importing_atoll_loads_nothing_but_itself():
+    assert {name for name in loaded_by("import atoll") if name.startswith("atoll")} == {"atoll"}
+
+
+@pytest.mark.parametrize("module", ["sync", "drivers.jail", "policy.spec"])
+def test_what_every_run_imports_loads_nothing_heavy_but_the_registry(module):
+    assert loaded_by(f"import atoll.{module}") & HEAVY <= {"sqlite3"}
+
+
+def public_classes(module):
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if inspect.isclass(value) and value.__module__ == module.__name__ and not name.startswith("_")
+    }
+
+
+def test_the_public_names_are_the_facades_the_errors_and_the_types():
+    facades = {"AsyncSandbox", "Sandbox", "__version__", "run", "run_code", "run_many"}
+    assert set(atoll.__all__) == facades | public_classes(errors).keys() | public_classes(types).keys()
+    assert len(atoll.__all__) == len(set(atoll.__all__))
+    assert set(atoll.__all__) <= set(dir(atoll))
+
+
+@pytest.mark.parametrize("name", atoll.__all__)
+def test_every_public_name_can_be_had(name):
+    assert getattr(atoll, name) is not None
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'atoll' has no attribute 'sandboxx'"):
+        atoll.sandboxx  # noqa: B018 - the access is the test
+
+
+def test_errors_and_types_are_the_same_objects_wherever_they_are_had():
+    for module in (errors, types):
+        for name, value in public_classes(module).items():
+            assert getattr(atoll, name) is value
+
+
+def drawn_tree():
+    """(name, parent) of every line of the tree in the docstring of errors.py."""
+    path: list[str] = []
+    for line in errors.__doc__.splitlines():
+        match = re.match(r"((?:│   |    )*(?:[├└]── )?)([A-Z]\w+)(?:\s{2,}.*)?$", line)
+        if match is None:
+            continue
+        depth = len(match[1]) // 4
+        del path[depth:]
+        yield match[2], path[-1] if path else None
+        path.append(match[2])
+
+
+def test_the_tree_drawn_in_errors_is_the_tree_of_its_classes():
+    drawn = dict(drawn_tree())
+    classes = public_classes(errors)
+    real = {
+        name: next((base.__name__ for base in value.__bases__ if base.__name__ in classes), None)
+        for name, value in classes.items()
+    }
+    assert drawn == real
+
+
+def test_the_builtins_that_the_tree_promises_are_bases():
+    promised = re.findall(r"(\w+) +also (\w+)", errors.__doc__)
+    assert ("InvalidInput", "ValueError") in promised
+    for name, builtin in promised:
+        assert issubclass(getattr(errors, name), getattr(builtins, builtin)), name
+
+
+def test_every_error_has_a_code_of_its_own():
+    codes = [value.code for value in public_classes(errors).values()]
+    assert len(codes) == len(set(codes))
+    assert all(re.fullmatch("[a-z]+(_[a-z]+)*", code) for code in codes)
