@@ -193,7 +193,10 @@ class Birth:
             job = message["job"]
             self._furnish_to_order(job, fds)
         jail.close(job, settings.filter_code, uid=self.uid, rootless=settings.rootless, landlock_abi=settings.landlock)
-        return Server(control, self._config(job))
+        server = Server(control, self._config(job))
+        if closed:
+            server.prefork_context()
+        return server
 
     def _furnish_to_order(self, job: dict[str, Any], fds: list[int]) -> None:
         if device := job.get("device"):

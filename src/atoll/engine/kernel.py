@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import signal
 import struct
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _python = ctypes.pythonapi
 
-MACHINE = platform.machine()
+MACHINE = os.uname().machine
 _OLD_CALLS = {
     "x86_64": {"clone": 56, "pivot_root": 155, "capset": 126, "seccomp": 317},
     "aarch64": {"clone": 220, "pivot_root": 41, "capset": 91, "seccomp": 277},

@@ -10,6 +10,7 @@ from typing import Any
 VERSION = 1
 MAX_MESSAGE = 128 << 10
 _MAX_DESCRIPTORS = 4
+_to_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Ended(Exception):
@@ -26,7 +27,7 @@ def encode(message: dict[str, Any]) -> bytes:
     Raises:
         ValueError: it is too long to be sent.
     """
-    data = json.dumps(message, separators=(",", ":")).encode()
+    data = _to_json(message).encode()
     if len(data) > MAX_MESSAGE:
         raise ValueError(f"a request of {len(data)} bytes is over the limit of {MAX_MESSAGE}")
     return data

@@ -6,7 +6,7 @@ be lowered. Each command gets a number one lower than the last (docs/decisions/0
 
 from __future__ import annotations
 
-import random
+import os
 import resource
 
 _LOCKS = 10
@@ -19,8 +19,8 @@ class Marks:
     def __init__(self) -> None:
         limit = resource.getrlimit(_LOCKS)[1]
         ceiling = (1 << 61) if limit == _INFINITY else limit
-        system = random.SystemRandom()
-        self._first = self._newest = ceiling - 1 - system.randrange(max(1, ceiling >> 1))
+        drawn = int.from_bytes(os.urandom(8), "little") % max(1, ceiling >> 1)
+        self._first = self._newest = ceiling - 1 - drawn
         self._apply()
 
     def issue(self) -> int:

@@ -10,11 +10,13 @@ import fcntl
 import os
 import signal
 import struct
-import subprocess
 import termios
 from typing import Dict, List, NamedTuple, NoReturn, Optional, Tuple
 
 from .refusal import BUSY, UNSUPPORTED, Refused
+
+# What Python ignores and its children should not.
+_IGNORED = [getattr(signal, name) for name in ("SIGPIPE", "SIGXFSZ", "SIGXFZ") if hasattr(signal, name)]
 
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
@@ -66,14 +68,28 @@ def spawn_pipes(command: Command, wants_stdin: bool, devnull: int) -> Child:
 
 
 def _vfork(command: Command, stdin: int, stdout: int, stderr: int) -> int:
-    try:
-        popen = subprocess.Popen(
-            command.argv, env=command.env, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True
-        )
-    except OSError as error:
-        raise _refusal(command, error) from error
-    popen.returncode = 0  # the reaper waits for it; Popen must not
-    return popen.pid
+    """Not `subprocess`: it imports `threading`, whose fork hook makes every process of a sandbox 0.4 MB larger."""
+    actions = [(os.POSIX_SPAWN_DUP2, fd, copy) for copy, fd in enumerate((stdin, stdout, stderr))]
+    failure = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+    for path in _candidates(command):
+        try:
+            return os.posix_spawn(
+                path, command.argv, command.env, file_actions=actions, setsid=True, setsigdef=_IGNORED, setsigmask=()
+            )
+        except OSError as error:
+            # As a shell does: a file that may not be executed is remembered, a later directory may have a better one.
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EACCES):
+                raise _refusal(command, error) from error
+            if error.errno == errno.EACCES:
+                failure = error
+    raise _refusal(command, failure)
+
+
+def _candidates(command: Command) -> List[bytes]:
+    name = command.argv[0]
+    if b"/" in name or not name:
+        return [name]
+    return [os.path.join(directory, name) for directory in command.env.get(b"PATH", b"/usr/bin:/bin").split(b":")]
 
 
 def spawn_terminal(command: Command, size: Tuple[int, int]) -> Child:
@@ -127,11 +143,10 @@ def _become(command: Command, slave: int, tell: int) -> NoReturn:
 
 
 def default_signals() -> None:
-    """Undo what Python ignores, in a child that was forked; Popen does it for its own."""
+    """Undo what Python ignores, in a child that was forked."""
     signal.set_wakeup_fd(-1)
-    for name in ("SIGPIPE", "SIGXFSZ", "SIGXFZ"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_DFL)
+    for number in _IGNORED:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def resize(terminal: int, size: Tuple[int, int]) -> None:

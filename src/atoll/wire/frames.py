@@ -22,6 +22,7 @@ CREDITED = frozenset((DATA, EVENT))
 
 _KINDS = frozenset(range(HELLO, CLOSE + 1))
 _CREDIT = struct.Struct("<I")
+_to_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class BadFrame(Exception):
@@ -62,7 +63,7 @@ def encode(channel: int, kind: int, payload: Union[bytes, bytearray, memoryview]
 
 def encode_json(channel: int, kind: int, value: Dict[str, Any]) -> bytes:
     """Lone surrogates, which stand for bytes that are not UTF-8, pass as escapes."""
-    return encode(channel, kind, json.dumps(value, separators=(",", ":")).encode("ascii"))
+    return encode(channel, kind, _to_json(value).encode("ascii"))
 
 
 def encode_credit(channel: int, count: int) -> bytes:
