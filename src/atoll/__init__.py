@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         Resources,
         Result,
         Spec,
+        Transfer,
     )
 
 __version__ = "0.1.0"
@@ -109,6 +110,7 @@ __all__ = [
     "Spec",
     "StoreError",
     "TimedOut",
+    "Transfer",
     "UnknownDriver",
     "Unresponsive",
     "Unsupported",
@@ -122,7 +124,7 @@ __all__ = [
 _SYNC = {"Sandbox", "run", "run_code", "run_many"}
 _TYPES = {
     "Capability", "Chunk", "CodeError", "Completed", "Execution", "FileEvent", "FileInfo", "Handle", "Info",
-    "Layer", "Match", "Metrics", "ProcessInfo", "Resources", "Result", "Spec",
+    "Layer", "Match", "Metrics", "ProcessInfo", "Resources", "Result", "Spec", "Transfer",
 }  # fmt: skip
 
 
