@@ -27,16 +27,21 @@ class Commands:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._env = _encoded_env(machine.config.environment())
+        self._env: Dict[bytes, bytes] = {}
+        self.use_environment()
         self._running: Dict[int, Process] = {}
         self._ended: OrderedDict[int, Process] = OrderedDict()
+
+    def use_environment(self) -> None:
+        """Take over the environment of the configuration, for commands from now on."""
+        self._env = _encoded_env(self._machine.config.environment())
 
     def start(self, channel: Channel, request: Dict[str, Any]) -> Operation:
         arguments = Arguments(request)
         timeout, limit, held = arguments.seconds("timeout"), arguments.count("limit"), arguments.flag("hold")
         mark = self._machine.marks.issue()
         try:
-            child = self._spawn(arguments)
+            child = self._spawn_or_explain(arguments)
         except CannotStart as failure:
             return _report(channel, failure)
         process = Process(self._machine, channel, child, mark, Outlet(channel, limit), held, self._over)
@@ -44,6 +49,16 @@ class Commands:
         self._running[process.pid] = process
         self._ended.pop(process.pid, None)
         return process
+
+    def _spawn_or_explain(self, arguments: Arguments) -> Child:
+        """Where the command cannot be started, a shell that says why: so there is always a process."""
+        try:
+            return self._spawn(arguments)
+        except CannotStart as failure:
+            script = "printf '%%s\\n' \"$0\" >&2; exit %d" % failure.exit_code
+            words = [self._machine.config.shell, "-c", script, failure.reason]
+            size = arguments.window_size("pty")
+            return self._spawn(Arguments({"argv": words, "pty": None if size is None else list(size)}))
 
     def _spawn(self, arguments: Arguments) -> Child:
         argv = arguments.texts("argv")
@@ -129,8 +144,7 @@ class Commands:
 
 
 def _report(channel: Channel, failure: CannotStart) -> Operation:
-    """Tell it as a shell would: a command that fails is data."""
-    channel.send_event(b'{"pid":0}')
+    """Tell it as a shell would, where there is no shell: a command that fails is data."""
     channel.send_data(STDERR, ("%s\n" % failure.reason).encode("utf-8", "replace"))
     channel.end({"exit_code": failure.exit_code, "timed_out": False, "truncated": False, "duration": 0.0})
     return Operation(channel)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import deque
 from typing import Any, Deque, Dict, Optional
 
@@ -41,6 +42,12 @@ class Context:
     def discard(self) -> None:
         """End its process, which has run no cell."""
         if self._link is not None:
+            self._drop(self._link)
+
+    def renew_unused(self) -> None:
+        """Have a process that has not run anything yet made anew, when it is needed."""
+        if self._link is not None and self._count == 0:
+            self._link.signal(signal.SIGKILL)
             self._drop(self._link)
 
     def submit(self, cell: Cell) -> None:
@@ -130,6 +137,11 @@ class Contexts:
         for context in self._contexts.values():
             context.discard()
         self._contexts.clear()
+
+    def renew_unused(self) -> None:
+        """The configuration has changed."""
+        for context in self._contexts.values():
+            context.renew_unused()
 
     def run(self, channel: Channel, request: Dict[str, Any]) -> Operation:
         arguments = Arguments(request)

@@ -65,6 +65,7 @@ class ContextLink:
             os.close(stdout)
             os.close(stderr)
         self.alive = True
+        self._closed = False
         self.status = 0
         machine.reaper.watch(self.pid, self._exited)
         self._sources = [self._source(stdout_end, STDOUT), self._source(stderr_end, STDERR)]
@@ -104,6 +105,8 @@ class ContextLink:
         next_one()
 
     def close(self) -> None:
+        """Hear nothing more of it; its end is not told either."""
+        self._closed = True
         self._loop.forget(self._sock.fileno())
         self._sock.close()
         for source in self._sources:
@@ -170,6 +173,8 @@ class ContextLink:
     def _exited(self, status: int) -> None:
         self.alive = False
         self.status = status
+        if self._closed:
+            return
         self._read(1 << 16)
         self._loop.forget(self._sock.fileno())
         self._listener.exited()

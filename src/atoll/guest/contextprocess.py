@@ -11,13 +11,16 @@ import signal
 import socket
 import sys
 import time
-from typing import NamedTuple, NoReturn
+import traceback
+from typing import NamedTuple, NoReturn, Tuple
 
 from . import cells
 from .cellstreams import Wire
 from .config import Config
 
 _PR_SET_DUMPABLE = 4
+
+_BROKEN = 70
 
 
 class Ends(NamedTuple):
@@ -31,20 +34,21 @@ class Ends(NamedTuple):
 
 def become_context(config: Config, ends: Ends) -> NoReturn:
     """In the fork, in the working directory. Never returns into the guest's code, whose state is a copy."""
-    status = 70
     try:
         _own_its_proc()
-        _reset_signals()
+        reset_signals()
         os.setsid()
-        _keep_only(ends)
+        _connect(ends)
         _set_environment(config)
         _set_interpreter(config)
         _reseed()
         wire = Wire(ends.wire)
         wire.install()
         cells.serve(wire)
+    except BaseException:  # noqa: BLE001  # it must not unwind into the guest's code
+        traceback.print_exc(file=sys.stderr)
     finally:
-        os._exit(status)
+        os._exit(_BROKEN)
 
 
 def _own_its_proc() -> None:
@@ -52,20 +56,25 @@ def _own_its_proc() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
-def _reset_signals() -> None:
+def reset_signals() -> None:
+    """In any fork of the guest that runs Python."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, lambda _number, _frame: None)
 
 
-def _keep_only(ends: Ends) -> None:
+def _connect(ends: Ends) -> None:
     for fd, copy in ((ends.stdin, 0), (ends.stdout, 1), (ends.stderr, 2)):
         os.dup2(fd, copy)
-    wire = ends.wire.fileno()
+    close_all_but((0, 1, 2, ends.wire.fileno()))
+
+
+def close_all_but(kept: Tuple[int, ...]) -> None:
+    """The guest's other descriptors, to clients and to other processes, are nobody else's business."""
     for name in os.listdir("/proc/self/fd"):
         fd = int(name)
-        if fd > 2 and fd != wire:
+        if fd not in kept:
             try:
                 os.close(fd)
             except OSError:
@@ -88,6 +97,7 @@ def _set_interpreter(config: Config) -> None:
     for name in ("exit", "quit"):
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D"))
     builtins.help = _sitebuiltins._Helper()  # noqa: SLF001  # as `site` does, which may not be loaded
+    gc.freeze()  # what came from the guest is not the cell's to collect, and stays shared
     gc.enable()
 
 

@@ -1,4 +1,4 @@
-"""The operations on single files and directories: `stat`, `list`, `read`, `write`, `mkdir`, `remove`, `move`."""
+"""The operations on single files and directories: `stat`, `list`, `read`, `write`, `mkdir`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, Dict, Generator, List, Optional
 from ..wire.frames import DATA_SIZE
 from . import walking
 from .arguments import Arguments
-from .jobs import GO_ON, WAIT, Job, Part, Steps
-from .paths import Root, lstat
+from .jobs import GO_ON, WAIT, Job, Steps
+from .paths import Root
 from .refusal import file_refusal
 from .writing import NewFile, check_replaceable
 
@@ -45,14 +45,10 @@ def stat_path(root: Root, arguments: Arguments) -> Dict[str, Any]:
     fd = root.open(path, os.O_PATH, follow=arguments.flag("follow", default=True))
     try:
         found = os.fstat(fd)
-        target = read_link(fd, b"") if stat.S_ISLNK(found.st_mode) else None
+        target = os.readlink(b"", dir_fd=fd).decode("utf-8", "surrogateescape") if stat.S_ISLNK(found.st_mode) else None
     finally:
         os.close(fd)
     return {"info": info(root.absolute(path), found, target)}
-
-
-def read_link(directory: int, name: bytes) -> str:
-    return os.readlink(name, dir_fd=directory).decode("utf-8", "surrogateescape")
 
 
 def list_directory(root: Root, job: Job, arguments: Arguments) -> Steps:
@@ -62,20 +58,19 @@ def list_directory(root: Root, job: Job, arguments: Arguments) -> Steps:
     fd = root.open(path, os.O_RDONLY | os.O_DIRECTORY)
     base = root.absolute(path)
     batch: List[Dict[str, Any]] = []
-    with walking.Walk(fd) as walk:
-        for step in walk.entries(recursive):
+    with walking.Walk(fd, forgiving=True) as walk:
+        for step in walk.entries(recursive=recursive):
             if step is None:
                 yield GO_ON
                 continue
-            entry_path = posixpath.join(base, step.path)
-            target = read_link(step.directory, step.name) if stat.S_ISLNK(step.stat.st_mode) else None
-            batch.append(info(entry_path, step.stat, target))
+            target = step.link_target() if step.is_link else None
+            batch.append(info(posixpath.join(base, step.path), step.stat, target))
             if len(batch) >= _BATCH:
                 yield from job.tell("entries", batch)
                 batch = []
-    if batch:
-        yield from job.tell("entries", batch)
-    return {}
+        if batch:
+            yield from job.tell("entries", batch)
+        return {"skipped": walk.skipped}
 
 
 def read_file(root: Root, job: Job, arguments: Arguments) -> Steps:
@@ -183,34 +178,3 @@ def make_directory(root: Root, arguments: Arguments) -> Dict[str, Any]:
     finally:
         os.close(directory)
     return {}
-
-
-def remove(root: Root, _job: Job, arguments: Arguments) -> Steps:
-    path = arguments.text("path")
-    directory, name = root.parent(path)
-    try:
-        found = lstat(directory, name)
-        if found is None:
-            if not arguments.flag("missing_ok"):
-                raise file_refusal(errno.ENOENT, root.absolute(path))
-        elif not stat.S_ISDIR(found.st_mode):
-            os.unlink(name, dir_fd=directory)
-        else:
-            if arguments.flag("recursive"):
-                yield from empty_directory(directory, name)
-            os.rmdir(name, dir_fd=directory)
-    finally:
-        os.close(directory)
-    return {}
-
-
-def empty_directory(directory: int, name: bytes) -> Part:
-    fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
-    with walking.Walk(fd) as walk:
-        for step in walk.entries(recursive=True, leaving=True):
-            if step is None:
-                yield GO_ON
-            elif not stat.S_ISDIR(step.stat.st_mode):
-                os.unlink(step.name, dir_fd=step.directory)
-            elif step.left:
-                os.rmdir(step.name, dir_fd=step.directory)

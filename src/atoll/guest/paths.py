@@ -142,6 +142,11 @@ class Root:
         return path
 
 
+def as_bytes(path: str) -> bytes:
+    """A path that has been checked, as the kernel takes it."""
+    return path.encode("utf-8", "surrogateescape")
+
+
 def open_beneath(directory: int, path: bytes, flags: int, mode: int = 0) -> int:
     """Open what lies strictly below a directory, through no link at all. Raises OSError."""
     return open_below(directory, path, flags, mode, _BENEATH | _NO_SYMLINKS)

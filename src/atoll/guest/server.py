@@ -11,9 +11,9 @@ import json
 import os
 import signal
 import socket
-from typing import Any, Callable, Dict, Set
+from typing import Any, Callable, Dict, List, Set
 
-from . import files
+from . import files, removal, search, transfer, trees, watch
 from .arguments import Arguments
 from .channel import Channel, Connection, Operation
 from .commands import Commands
@@ -82,7 +82,13 @@ class Server:
             "read": self._steps(lambda job, arguments: files.read_file(root, job, arguments)),
             "write": self._steps(lambda job, arguments: files.write_file(root, job, arguments)),
             "mkdir": self._answer(lambda arguments: files.make_directory(root, arguments)),
-            "remove": self._steps(lambda job, arguments: files.remove(root, job, arguments)),
+            "remove": self._steps(lambda job, arguments: removal.remove(root, job, arguments)),
+            "move": self._steps(lambda job, arguments: transfer.move(root, job, arguments)),
+            "copy": self._steps(lambda job, arguments: transfer.copy(root, job, arguments)),
+            "watch": lambda channel, request: watch.start(self._machine, channel, Arguments(request)),
+            "search": self._steps(lambda job, arguments: search.search(self._machine, job, arguments)),
+            "pack": self._steps(lambda job, arguments: trees.pack(root, job, arguments)),
+            "unpack": self._steps(lambda job, arguments: trees.unpack(root, job, arguments)),
         }
 
     def _answer(self, function: Answering) -> Callable[[Channel, Dict[str, Any]], Operation]:
@@ -99,7 +105,8 @@ class Server:
 
         def start(channel: Channel, request: Dict[str, Any]) -> Operation:
             arguments = Arguments(request)
-            path = self._machine.root.absolute(arguments.text("path")) if "path" in request else None
+            subject = arguments.optional_text("target" if "target" in request else "path")
+            path = None if subject is None else self._machine.root.absolute(subject)
             return Job(self._machine.loop, channel, lambda job: function(job, arguments), path)
 
         return start
@@ -112,11 +119,12 @@ class Server:
         return start(channel, request)
 
     def _hear_keeper(self, _mask: int) -> None:
-        """One message at a time: each client brings its own descriptor."""
+        """One message: on a socket that does not keep them apart that is a single byte."""
         descriptors = array.array("i")
+        size = MAX_CONTROL if self._control.type == socket.SOCK_SEQPACKET else 1
         try:
             message, ancillary, _, _ = self._control.recvmsg(
-                MAX_CONTROL, socket.CMSG_SPACE(descriptors.itemsize), socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT
+                size, socket.CMSG_SPACE(descriptors.itemsize), socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT
             )
         except BlockingIOError:
             return
@@ -125,26 +133,23 @@ class Server:
         for level, kind, data in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
-        if not message:
+        self._obey(message[:1], message[1:], descriptors.tolist())
+
+    def _obey(self, order: bytes, rest: bytes, descriptors: List[int]) -> None:
+        if not order:
             self._machine.loop.stop()
-        elif message[:1] == ENVIRONMENT:
-            self._set_environment(json.loads(message[1:]))
-        self._welcome(message, descriptors.tolist())
-
-    def _set_environment(self, env: Dict[str, str]) -> None:
-        """A guest that was started ahead of its user learns the user's environment before its first client."""
-        self._machine.config = self._machine.config._replace(env=env)
-        self._commands = Commands(self._machine)
-        self._contexts.forget()
-        self._operations = self._table(self._machine.root)
-
-    def _welcome(self, message: bytes, descriptors: list[int]) -> None:
+        elif order == ENVIRONMENT:
+            self._machine.config = self._machine.config._replace(env=json.loads(rest))
+            self._commands.use_environment()
+            self._contexts.renew_unused()
         for fd in descriptors:
-            if message != NEW_CLIENT:
+            if order == NEW_CLIENT:
+                self._welcome(socket.socket(fileno=fd))
+            else:
                 os.close(fd)
-                continue
-            client = socket.socket(fileno=fd)
-            self._connections.add(Connection(self._machine.loop, client, self._open, self._connections.discard))
+
+    def _welcome(self, client: socket.socket) -> None:
+        self._connections.add(Connection(self._machine.loop, client, self._open, self._connections.discard))
 
 
 def _nothing() -> None:

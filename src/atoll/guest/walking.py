@@ -11,7 +11,7 @@ from typing import Any, Iterator, List, NamedTuple, Optional, Type
 from .refusal import file_refusal
 
 MAX_DEPTH = 128
-"""Each level keeps two descriptors open. Deeper trees are refused."""
+"""Each level keeps descriptors open. Deeper trees are refused."""
 
 _PAUSE_EVERY = 32
 
@@ -25,6 +25,21 @@ class Step(NamedTuple):
     stat: os.stat_result
     left: bool = False
 
+    @property
+    def is_directory(self) -> bool:
+        return stat.S_ISDIR(self.stat.st_mode)
+
+    @property
+    def is_file(self) -> bool:
+        return stat.S_ISREG(self.stat.st_mode)
+
+    @property
+    def is_link(self) -> bool:
+        return stat.S_ISLNK(self.stat.st_mode)
+
+    def link_target(self) -> str:
+        return os.readlink(self.name, dir_fd=self.directory).decode("utf-8", "surrogateescape")
+
 
 class _Level:
     """An open directory and how far it has been read."""
@@ -32,24 +47,30 @@ class _Level:
     def __init__(self, fd: int, entry: Optional[Step]) -> None:
         self.fd = fd
         self.entry = entry
-        self.names: Iterator[os.DirEntry[str]] = os.scandir(fd)
+        self.names: Any = os.scandir(fd)
 
     def close(self) -> None:
-        self.names.close()  # type: ignore[attr-defined]  # an os.scandir iterator has it
+        self.names.close()
         os.close(self.fd)
 
 
 class Walk:
-    """Takes over the descriptor of a directory that is open for reading."""
+    """Takes over the descriptor of a directory that is open for reading.
 
-    def __init__(self, fd: int) -> None:
+    Args:
+        forgiving: directories that may not be read are counted in `skipped`, rather than an error.
+    """
+
+    def __init__(self, fd: int, *, forgiving: bool = False) -> None:
+        self.skipped = 0
+        self._forgiving = forgiving
         self._levels: List[_Level] = []
         self._push(fd, None)
 
     def _push(self, fd: int, entry: Optional[Step]) -> None:
         try:
             self._levels.append(_Level(fd, entry))
-        except OSError:
+        except BaseException:
             os.close(fd)
             raise
 
@@ -62,7 +83,7 @@ class Walk:
         while self._levels:
             self._levels.pop().close()
 
-    def entries(self, recursive: bool, leaving: bool = False) -> Iterator[Optional[Step]]:
+    def entries(self, *, recursive: bool = True, leaving: bool = False) -> Iterator[Optional[Step]]:
         """Every entry, a directory before its content, and with `leaving` once more after it.
 
         Now and then None, where the caller should let others have a turn. What vanishes meanwhile is
@@ -79,34 +100,45 @@ class Walk:
                 yield None
             level = self._levels[-1]
             found = next(level.names, None)
+            step = level.entry if found is None else _step(level, found.name)
             if found is None:
                 self._levels.pop().close()
-                if leaving and level.entry is not None:
-                    yield level.entry._replace(left=True)
-                continue
-            step = self._step(level, found)
-            if step is None:
-                continue
-            yield step
-            if recursive and stat.S_ISDIR(step.stat.st_mode):
-                self._descend(step)
+            elif step is not None:
+                yield step
+                if not (recursive and step.is_directory) or self._descend(step):
+                    continue
+            if leaving and step is not None:
+                yield step._replace(left=True)
 
-    def _step(self, level: _Level, found: Any) -> Optional[Step]:
-        name = os.fsencode(found.name)
-        try:
-            status = os.stat(name, dir_fd=level.fd, follow_symlinks=False)
-        except FileNotFoundError:
-            return None
-        text = name.decode("utf-8", "surrogateescape")
-        path = text if level.entry is None else level.entry.path + "/" + text
-        return Step(path, level.fd, name, status)
-
-    def _descend(self, step: Step) -> None:
+    def _descend(self, step: Step) -> bool:
+        """False when it cannot be entered and shall be passed over."""
         if len(self._levels) >= MAX_DEPTH:
             raise file_refusal(errno.EINVAL, step.path, "Deeper than %d directories" % MAX_DEPTH)
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            fd = os.open(step.name, flags, dir_fd=step.directory)
+            fd = open_directory(step.name, step.directory)
         except FileNotFoundError:
-            return
+            return False
+        except PermissionError as error:
+            if not self._forgiving:
+                raise file_refusal(error.errno or errno.EACCES, step.path) from error
+            self.skipped += 1
+            return False
         self._push(fd, step)
+        return True
+
+
+def open_directory(name: bytes, directory: int) -> int:
+    """Open a directory that is no link. Raises OSError."""
+    return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+
+
+def _step(level: _Level, name: str) -> Optional[Step]:
+    """None when it is gone."""
+    encoded = os.fsencode(name)
+    try:
+        status = os.stat(encoded, dir_fd=level.fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    text = encoded.decode("utf-8", "surrogateescape")
+    path = text if level.entry is None else level.entry.path + "/" + text
+    return Step(path, level.fd, encoded, status)

@@ -49,14 +49,16 @@ class NewFile:
                 pass  # somebody inside removed it; it is gone, which is what counts
 
 
-def check_replaceable(directory: int, name: bytes, path: str) -> Optional[int]:
-    """The permissions of a regular file that is to be replaced; None when nothing is there.
+def check_replaceable(directory: int, name: bytes, path: str, links: bool = False) -> Optional[int]:
+    """The permissions of a regular file that is to be replaced; None when there is none.
+
+    With `links` a link may be replaced too.
 
     Raises:
         Refused: what is there is a directory, a pipe, a socket or a device.
     """
     found = lstat(directory, name)
-    if found is None:
+    if found is None or (links and stat.S_ISLNK(found.st_mode)):
         return None
     if stat.S_ISDIR(found.st_mode):
         raise file_refusal(errno.EISDIR, path)
