@@ -146,6 +146,16 @@ class FileEvent(NamedTuple):
     path: str
 
 
+class Transfer(NamedTuple):
+    """What an upload or a download moved. `skipped` names what was left out, relative to the tree."""
+
+    files: int
+    directories: int
+    symlinks: int
+    size: int
+    skipped: tuple[str, ...] = ()
+
+
 class Match(NamedTuple):
     """A hit of `files.search`. `line` is 0 and `text` empty when only names were asked for."""
 

@@ -5,23 +5,26 @@ from __future__ import annotations
 import builtins
 import errno
 import os
-from typing import Any, TypeAlias
+import stat
+from typing import Any, BinaryIO, TypeAlias
 
 from ..errors import FileError, FileMissing, InvalidInput, NotDirectory, ProtocolError
-from ..policy.paths import check_path
+from ..policy.paths import check_path, host_path
 from ..policy.sizes import parse_size
 from ..policy.text import shown
-from ..types import FileInfo, Match
-from ..wire.frames import DATA, DATA_SIZE, EVENT, STDOUT, Frame
+from ..types import FileInfo, Match, Transfer
+from ..wire.frames import DATA, EVENT, STDOUT, Frame
 from . import answers
 from .feed import Feed, Input
 from .links import PATIENT, Links
 from .operation import Operation
+from .transfer import send_all
 from .watch import AsyncWatch
 
 Path: TypeAlias = "str | os.PathLike[str]"
 
 MAX_READ = 256 << 20
+MAX_DOWNLOAD = 1 << 30
 _MAX_EVENTS = 32 << 20
 
 
@@ -94,12 +97,8 @@ class AsyncFiles:
         at_once = feed.at_once()
         whole = at_once is not None
         async with await self._links.open(request, data=at_once or b"", eof=whole) as operation:
-            while not whole and not operation.ended:
-                piece = await feed.read(DATA_SIZE)
-                if not piece:
-                    await operation.eof()
-                    break
-                await operation.send(piece)
+            if not whole:
+                await send_all(operation, feed)
             return answers.integer(await operation.end(), "size")
 
     async def list(self, path: Path = ".", *, recursive: bool = False) -> builtins.list[FileInfo]:
@@ -152,6 +151,60 @@ class AsyncFiles:
         source, target = check_path(source, "source"), check_path(target, "target")
         await self._links.ask(op, quiet=PATIENT, source=source, target=target, overwrite=overwrite)
 
+    async def upload(self, local: Path, remote: Path) -> Transfer:
+        """Copy a file or a whole tree of the host into the sandbox; `remote` is the path of the copy.
+
+        A tree goes into a directory that is there, and replaces the files that it brings. Symbolic links
+        stay links and are not followed, except `local` itself. Sockets, pipes and devices are `skipped`.
+
+        Raises:
+            FileError: something cannot be read here, or written there.
+        """
+        from . import transfer
+
+        source, target = host_path(local, "local"), check_path(remote, "remote")
+        if await self._links.io.in_thread(lambda: os.path.isdir(source)):
+            return await transfer.upload_tree(self._links, source, target)
+        file = await self._links.io.in_thread(lambda: _open_local(source))
+        with file:
+            mode = os.fstat(file.fileno()).st_mode & 0o777
+            request = {"op": "write", "path": target, "mode": mode, "append": False, "parents": True}
+            return Transfer(1, 0, 0, await self._send_file(request, Feed(self._links.io, file)))
+
+    async def download(
+        self,
+        remote: Path,
+        local: Path,
+        *,
+        overwrite: bool = False,
+        symlinks: bool = False,
+        max_size: int = MAX_DOWNLOAD,
+    ) -> Transfer:
+        """Copy a file or a whole tree out of the sandbox; `local` is the path of the copy.
+
+        What is in the sandbox is not to be trusted: nothing is written outside `local`, and no link is
+        followed on the way. A file replaces an old one when it is whole. A tree appears when it is whole;
+        into a directory that is there and not empty it goes only with `overwrite`, file by file.
+
+        Args:
+            overwrite: for trees: replace files that are there.
+            symlinks: make symbolic links, wherever they point to; otherwise they are `skipped`.
+            max_size: bytes at which it stops.
+
+        Raises:
+            FileError: something cannot be read there or written here, or it is larger than `max_size`.
+        """
+        from . import transfer
+
+        source, target = check_path(remote, "remote"), host_path(local, "local")
+        most = parse_size(max_size, "max_size")
+        found = await self.info(source)
+        if found.type == "directory":
+            return await transfer.download_tree(
+                self._links, source, target, overwrite=overwrite, symlinks=symlinks, max_size=most
+            )
+        return await transfer.download_file(self._links, found, source, target, max_size=most)
+
     async def watch(self, path: Path = ".", *, recursive: bool = True) -> AsyncWatch:
         """Changes under a path, from now on.
 
@@ -188,6 +241,20 @@ class AsyncFiles:
                     raise ProtocolError("The guest found more than it was asked for.")
             found.truncated = answers.flag(events.answer, "truncated")
         return found
+
+
+def _open_local(path: str) -> BinaryIO:
+    """Raises FileError, also for a pipe or device, from which one could read for ever."""
+    from .transfer import refused
+
+    try:
+        file = open(path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
+    except OSError as error:
+        raise refused(error, path) from error
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise FileError(f"{path} is no file that can be read to an end.", errno=errno.EINVAL, path=path)
+    return file
 
 
 def _search_request(pattern: object, content: object, path: str, limit: int) -> dict[str, Any]:

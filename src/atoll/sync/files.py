@@ -5,9 +5,9 @@ from __future__ import annotations
 import builtins
 
 from ..client.feed import Input
-from ..client.files import MAX_READ, AsyncFiles, Matches, Path
+from ..client.files import MAX_DOWNLOAD, MAX_READ, AsyncFiles, Matches, Path
 from ..io import drive
-from ..types import FileInfo
+from ..types import FileInfo, Transfer
 from .docs import documented_by
 from .process import Watch
 
@@ -48,6 +48,20 @@ class Files:
 
     def copy(self, source: Path, target: Path, *, overwrite: bool = False) -> None:
         drive(self._core.copy(source, target, overwrite=overwrite))
+
+    def upload(self, local: Path, remote: Path) -> Transfer:
+        return drive(self._core.upload(local, remote))
+
+    def download(
+        self,
+        remote: Path,
+        local: Path,
+        *,
+        overwrite: bool = False,
+        symlinks: bool = False,
+        max_size: int = MAX_DOWNLOAD,
+    ) -> Transfer:
+        return drive(self._core.download(remote, local, overwrite=overwrite, symlinks=symlinks, max_size=max_size))
 
     def watch(self, path: Path = ".", *, recursive: bool = True) -> Watch:
         return Watch(drive(self._core.watch(path, recursive=recursive)))
