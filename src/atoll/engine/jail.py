@@ -1,12 +1,13 @@
-"""The wall, from inside: what the first process of a sandbox does to itself before it becomes the guest.
+"""The steps of the wall, in order.
 
-It is born by `kernel.clone` into new namespaces, trusted, and goes through these steps in order:
-`enter` (root file system, proc, devices), then waits if it is parked, `furnish` (the caller's mounts),
-`close` (ids, user namespace, capabilities, no_new_privs, Landlock, seccomp). After `close` it is hostile.
+The builder, inside the sandbox's namespaces: `enter` (root file system, proc, devices), `furnish` and `cover`
+(the writable places and the source). The first process itself: `close` (ids, user namespace, capabilities,
+no_new_privs, Landlock, seccomp). After `close` it is hostile.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import resource
@@ -36,9 +37,19 @@ def enter(root: str, *, locked: bool) -> None:
     os.chdir(root)
     kernel.pivot_root(".", layout.OLD_ROOT[1:])
     os.chdir("/")
-    kernel.mount("proc", "/proc", "proc", _NOSUID_NODEV | kernel.MS_NOEXEC)
     kernel.mount("devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")
     kernel.mount("shm", "/dev/shm", "tmpfs", _NOSUID_NODEV, "mode=1777,size=50%")
+
+
+def mount_proc() -> None:
+    """Show the sandbox's processes. Only its first process can: proc shows the pid namespace of who mounts it.
+
+    Raises:
+        OSError: it shows another namespace, or nothing.
+    """
+    kernel.mount("proc", "/proc", "proc", _NOSUID_NODEV | kernel.MS_NOEXEC)
+    if os.readlink("/proc/self") != "1":
+        raise OSError(errno.EPERM, "/proc shows processes from outside the sandbox")
 
 
 def loopback_up() -> None:
@@ -114,8 +125,7 @@ def close(job: dict[str, Any], filter_code: bytes, *, uid: int, rootless: bool, 
     Raises:
         OSError: a layer could not be put up.
     """
-    kernel.umount(layout.OLD_ROOT)
-    socket.sethostname(layout.HOST_NAME)
+    mount_proc()
     set_rlimits(job["rlimits"])
     os.umask(0o022)
     if not rootless:

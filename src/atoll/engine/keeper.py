@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from . import jobs, limits, messages, usage
 from .birth import Birth
-from .settings import BirthFailed, Settings, started_at
+from .settings import BirthFailed, Settings, new_id, started_at
 from .removal import remove_tree
 from .watchdog import Watchdog
 
@@ -90,6 +90,7 @@ class Keeper:
             assert self._maker
             messages.send(self._maker, {"ready": self._facts()}, stream.fileno())
         self._watch(self._listener.fileno())
+        assert birth.control
         self._watch(birth.control.fileno())
         self._add(self._maker)
 
@@ -120,6 +121,7 @@ class Keeper:
         client.close()
 
     def _loop(self) -> None:
+        assert self._birth.control
         control = self._birth.control.fileno()
         listener = self._listener.fileno()
         while not self._done:
@@ -255,14 +257,14 @@ _REQUESTS: dict[str, Callable[[Keeper, socket.socket, dict[str, Any]], None]] = 
 }
 
 
-def keep(settings: Settings, sandbox: str, job: dict[str, Any], maker: int) -> NoReturn:
+def keep(settings: Settings, job: dict[str, Any], maker: socket.socket) -> NoReturn:
     """The whole life of a keeper process that has its job from the start."""
-    _live(lambda: Keeper(settings, sandbox).serve(socket.socket(fileno=maker), job, parked=False))
+    _live(lambda: Keeper(settings, job["resume"] or new_id()).serve(maker, job, parked=False))
 
 
-def wait_parked(settings: Settings, sandbox: str, zygote: socket.socket, *, closed: bool) -> NoReturn:
+def wait_parked(settings: Settings, zygote: socket.socket, *, closed: bool) -> NoReturn:
     """The whole life of a keeper process whose job comes later, or never."""
-    _live(lambda: _parked(Keeper(settings, sandbox), zygote, closed=closed))
+    _live(lambda: _parked(Keeper(settings, new_id()), zygote, closed=closed))
 
 
 def _live(life: Callable[[], None]) -> NoReturn:

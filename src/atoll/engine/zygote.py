@@ -1,7 +1,7 @@
 """The zygote: a warm, single-threaded process that only makes sandboxes.
 
-It is started on first use, listens on a private socket, and for each request forks a keeper, or hands the
-request to a keeper whose sandbox is already parked behind most of its wall. Its death harms no sandbox. It
+It is started on first use, listens on a private socket, and for each request has its stem fork a keeper, or
+hands the request to a keeper whose sandbox is already parked behind its wall. Its death harms no sandbox. It
 ends itself when it has been idle for long and has no children.
 """
 
@@ -17,32 +17,32 @@ import sys
 import time
 from typing import Any
 
-from . import cgroups, jobs, kernel, landlock, layout, messages, rootfs, seccomp, sweep
-from .settings import Settings, new_id
-from .keeper import keep, wait_parked
+from . import cgroups, jobs, kernel, landlock, layout, messages, rootfs, seccomp, stem, sweep
+from .settings import Settings
 
 IDLE_SECONDS = 300.0
 # Enough for the next few requests of each kind; a burst larger than this forks on demand. A closed one is
 # finished but for limits and environment, an open one can still be given mounts.
-PARKED = {"closed": 4, "open": 2}
+PARKED_CLOSED, PARKED_OPEN = 4, 2
 # Refilling while requests still come in would only slow those down.
 _QUIET = 0.02
+_TURN = 30.0
 _READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
 
 
 class Lot:
     """Sandboxes of one kind that wait for somebody to want them."""
 
-    def __init__(self, kind: str, want: int) -> None:
+    def __init__(self, kind: str, order: bytes, want: int) -> None:
         self.kind = kind
+        self.order = order
         self.want = want
         self.starting: dict[int, socket.socket] = {}
         self.parked: list[socket.socket] = []
-        self.failed = False
+        self.not_before = 0.0
 
-    @property
-    def lacks(self) -> bool:
-        return not self.failed and len(self.parked) + len(self.starting) < self.want
+    def lacks(self, now: float) -> bool:
+        return now >= self.not_before and self.size < self.want
 
     @property
     def size(self) -> int:
@@ -53,9 +53,11 @@ class Zygote:
     def __init__(self, settings: Settings, listener: socket.socket) -> None:
         self._settings = settings
         self._listener = listener
-        self._lots = [Lot(kind, want) for kind, want in PARKED.items()]
+        self._stem = stem.plant(settings)
+        self._lots = [Lot("closed", stem.PARK_CLOSED, PARKED_CLOSED), Lot("open", stem.PARK_OPEN, PARKED_OPEN)]
         self._poll = select.poll()
         self._poll.register(listener.fileno(), _READABLE)
+        self._poll.register(self._stem.fileno(), _READABLE)
         self._clients: dict[int, socket.socket] = {}
         self._children = 0
         self._last = time.monotonic()
@@ -74,14 +76,16 @@ class Zygote:
                 continue
             if self._should_end():
                 return
-            lot = next((lot for lot in self._lots if lot.lacks), None)
-            if lot:
-                self._park(lot)
+            now = time.monotonic()
+            for lot in self._lots:
+                if lot.lacks(now):
+                    self._park(lot)
 
     def _wait(self) -> float:
-        if any(lot.lacks for lot in self._lots):
-            return 0.0 if time.monotonic() - self._last > _QUIET else _QUIET
-        return IDLE_SECONDS / 10
+        now = time.monotonic()
+        if any(lot.lacks(now) for lot in self._lots):
+            return 0.0 if now - self._last > _QUIET else _QUIET
+        return _TURN
 
     def _should_end(self) -> bool:
         # A state directory that was removed takes its zygote with it.
@@ -96,6 +100,9 @@ class Zygote:
                 self._accept()
         elif fd == self._reader:
             self._reap()
+        elif fd == self._stem.fileno():
+            # It never speaks: it is dead, and a new zygote will plant a new one.
+            raise SystemExit(1)
         elif fd in self._clients:
             self._request(self._clients[fd])
         else:
@@ -144,9 +151,8 @@ class Zygote:
         kind = jobs.kind(job, has_group=self._settings.hierarchy is not None)
         if any(lot.kind == kind and self._hand_over(lot, job, client) for lot in self._lots):
             return
-        sandbox = job["resume"] or new_id()
-        if self._fork(client.fileno()) == 0:
-            keep(self._settings, sandbox, job, client.fileno())
+        self._children += 1
+        stem.ask(self._stem, stem.MAKE, messages.encode(job), client.fileno())
 
     def _hand_over(self, lot: Lot, job: dict[str, Any], client: socket.socket) -> bool:
         while lot.parked:
@@ -160,22 +166,11 @@ class Zygote:
             return True
         return False
 
-    def _fork(self, keep_fd: int) -> int:
-        pid = os.fork()
-        if pid == 0:
-            # What the zygote listens to is none of a keeper's business.
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            kernel.close_from(3, (keep_fd,))
-        else:
-            self._children += 1
-        return pid
-
     def _park(self, lot: Lot) -> None:
         ours, theirs = messages.pair()
-        if self._fork(theirs.fileno()) == 0:
-            wait_parked(self._settings, new_id(), theirs, closed=lot.kind == "closed")
-        theirs.close()
+        self._children += 1
+        with theirs:
+            stem.ask(self._stem, lot.order, b"", theirs.fileno())
         lot.starting[ours.fileno()] = ours
         self._poll.register(ours.fileno(), _READABLE)
 
@@ -190,8 +185,8 @@ class Zygote:
                 if "parked" in answer:
                     lot.parked.append(link)
                     return
-                # The next request will be told the reason by its own keeper; trying for ever would help nobody.
-                lot.failed = True
+                # The next request will be told the reason by its own keeper.
+                lot.not_before = time.monotonic() + _TURN
             else:
                 link = next((each for each in lot.parked if each.fileno() == fd), None)
                 if link is None:

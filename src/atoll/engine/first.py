@@ -1,0 +1,71 @@
+"""The first process of a sandbox: closes the wall around itself, then is the guest."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from typing import Any, NoReturn
+
+from ..guest.config import Config
+from ..guest.server import Server
+from . import jail, kernel, layout, messages
+from .settings import Settings
+
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def live(settings: Settings, uid: int, control: socket.socket) -> NoReturn:
+    """Wait until the builder has furnished this process's namespaces, then close the wall and serve."""
+    try:
+        kernel.close_from(3, (control.fileno(),))
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+        message, _ = messages.receive(control)
+        job = message["job"]
+        jail.close(job, settings.filter_code, uid=uid, rootless=settings.rootless, landlock_abi=settings.landlock)
+        server = Server(control, _config(settings, job))
+        if job["prefork"]:
+            server.prefork_context()
+        messages.send(control, {"closed": True})
+    except messages.Ended:
+        os._exit(1)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the maker must hear of it
+        _report(control, error)
+    try:
+        server.run()
+    finally:
+        os._exit(0)
+
+
+def _report(control: socket.socket, error: BaseException) -> NoReturn:
+    try:
+        messages.send(control, {"failed": f"The wall could not be closed: {error}."})
+    finally:
+        os._exit(1)
+
+
+def environment(settings: Settings, job: dict[str, Any]) -> dict[str, str]:
+    """The whole environment of a sandbox's processes: nothing of the host's."""
+    prefix = os.path.dirname(settings.python)
+    path = _PATH if job["image"] or prefix in _PATH.split(":") else f"{prefix}:{_PATH}"
+    return {
+        "PATH": path,
+        "HOME": layout.HOME_INSIDE,
+        "USER": layout.USER_NAME,
+        "LOGNAME": layout.USER_NAME,
+        "SHELL": "/bin/sh",
+        "LANG": "C.UTF-8",
+        "TMPDIR": "/tmp",
+        **job["env"],
+    }
+
+
+def _config(settings: Settings, job: dict[str, Any]) -> Config:
+    return Config(
+        workdir=job["workdir"],
+        env=environment(settings, job),
+        root="/",
+        home=layout.HOME_INSIDE,
+        python=settings.python,
+        python_path=list(settings.python_path),
+    )

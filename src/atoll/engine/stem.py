@@ -1,0 +1,62 @@
+"""The stem: the process that every keeper is forked from, and that does nothing else.
+
+A forked process shares its parent's memory until either writes to it. The zygote, which talks to clients,
+writes to a lot; its stem only receives and forks, so nearly all of a keeper's memory stays shared.
+Keepers are born as its siblings: the zygote is their parent.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from typing import NoReturn
+
+from . import kernel, messages
+from .keeper import keep, wait_parked
+from .settings import Settings
+
+_FORK = kernel.CLONE_PARENT
+PARK_CLOSED, PARK_OPEN, MAKE = b"c", b"o", b"m"
+
+
+def plant(settings: Settings) -> socket.socket:
+    """Fork the stem; the result is the channel on which it is told to fork."""
+    ours, theirs = messages.pair()
+    if os.fork() == 0:
+        ours.close()
+        _grow(settings, theirs)
+    theirs.close()
+    return ours
+
+
+def ask(stem: socket.socket, kind: bytes, payload: bytes, fd: int) -> None:
+    """Have a keeper forked. `fd` is its channel to the zygote, or its client.
+
+    Raises:
+        OSError: the stem is gone.
+    """
+    socket.send_fds(stem, [kind + payload], [fd])
+
+
+def _grow(settings: Settings, zygote: socket.socket) -> NoReturn:
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+    kernel.close_from(3, (zygote.fileno(),))
+    receive = zygote.recvmsg
+    space = socket.CMSG_SPACE(4)
+    size = messages.MAX_MESSAGE + 1
+    while True:
+        data, ancillary, _, _ = receive(size, space, socket.MSG_CMSG_CLOEXEC)
+        if not data:
+            os._exit(0)
+        if kernel.clone(_FORK) == 0:
+            zygote.close()
+            _branch(settings, data, int.from_bytes(ancillary[0][2][:4], "little"))
+        os.close(int.from_bytes(ancillary[0][2][:4], "little"))
+
+
+def _branch(settings: Settings, data: bytes, fd: int) -> NoReturn:
+    """In a new keeper."""
+    if data[:1] == MAKE:
+        keep(settings, messages.decode(data[1:]), socket.socket(fileno=fd))
+    wait_parked(settings, socket.socket(fileno=fd), closed=data[:1] == PARK_CLOSED)
