@@ -83,7 +83,8 @@ def _spawn(home: str, places: Layout) -> None:
     ]
     try:
         # -I and -S: nothing of the caller's environment, home or site-packages gets into the zygote.
-        argv = ["atoll", "-I", "-S", "-c", "exec(open(0).read())"]
+        # Its own path as name: from any other Python would look for its library in the caller's directory.
+        argv = [python, "-I", "-S", "-c", "exec(open(0).read())"]
         pid = os.posix_spawn(python, argv, {"PATH": "/usr/bin:/bin"}, file_actions=actions)
         os.close(writer)
         writer = -1

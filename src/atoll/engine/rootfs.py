@@ -24,8 +24,15 @@ WRITABLE_INSIDE = ("/tmp", layout.HOME_INSIDE, "/dev")
 
 
 def interpreter() -> str:
-    """The directory that holds the Python that runs this, with its standard library."""
-    return os.path.realpath(sys.base_prefix)
+    """The directory that holds the Python that runs this, with its standard library.
+
+    Raises:
+        OSError: it is the host's root, which no sandbox may see.
+    """
+    prefix = os.path.realpath(sys.base_prefix)
+    if prefix == "/":
+        raise OSError("this Python says that it is installed in /, so it cannot be shown without the whole host")
+    return prefix
 
 
 def etc_files(resolver: str = "") -> dict[str, str]:
