@@ -74,7 +74,6 @@ def _build(plan: Plan, job: dict[str, Any], keeper: socket.socket, control: tupl
     if job["source"] is not None:
         source = fds[0] if fds else job["source"]
         jail.cover(plan.box, job["workdir"], source, rootless=settings.rootless)
-    kernel.umount(layout.OLD_ROOT)
     socket.sethostname(layout.HOST_NAME)
     messages.send(ours, {"job": job})
     messages.send(keeper, {"pid": pid, "furnished": True})

@@ -126,6 +126,8 @@ def close(job: dict[str, Any], filter_code: bytes, *, uid: int, rootless: bool, 
         OSError: a layer could not be put up.
     """
     mount_proc()
+    # Not before: without root, proc can only be mounted while another one is in sight.
+    kernel.umount(layout.OLD_ROOT)
     set_rlimits(job["rlimits"])
     os.umask(0o022)
     if not rootless:
