@@ -82,17 +82,20 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "ustat": (136, None),
 }
 _CLONE3 = 435
-_MACHINES = {"x86_64": (0, 0xC000003E, 56, 16, 41), "aarch64": (1, 0xC00000B7, 220, 29, 198)}
+# column of the table, architecture, clone, ioctl, socket, socketpair
+_MACHINES = {"x86_64": (0, 0xC000003E, 56, 16, 41, 53), "aarch64": (1, 0xC00000B7, 220, 29, 198, 199)}
 
 _NEW_NAMESPACES = 0x7E020000
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
-# Families a program has a use for: UNIX, INET, INET6, NETLINK. Others (packet, vsock, alg, ...) are attack surface.
-_SOCKET_FAMILIES = (1, 2, 10, 16)
+# Families a program has a use for; others (packet, vsock, alg, ...) are attack surface.
+_UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
+# Of netlink only the list of interfaces and routes: the kernel tells of the host's devices on another one.
+_NETLINK_ROUTE = 0
 
 _LD, _JUMP, _JEQ, _JGE, _JSET, _RET = 0x20, 0x05, 0x15, 0x35, 0x45, 0x06
 _MAX_JUMP = 255
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
-_NUMBER, _ARCH, _ARG0, _ARG1 = 0, 4, 16, 24
+_NUMBER, _ARCH, _ARG0, _ARG1, _ARG2 = 0, 4, 16, 24, 32
 _X32_BIT = 0x40000000
 
 
@@ -132,7 +135,7 @@ def program(machine: str) -> bytes:
     """
     if machine not in _MACHINES:
         raise OSError(errno.ENOSYS, f"atoll has no system call table for {machine}")
-    _, arch, clone, ioctl, socket = _MACHINES[machine]
+    _, arch, clone, ioctl, socket, socketpair = _MACHINES[machine]
     code = [_op(_LD, _ARCH), _op(_JEQ, arch, 1, 0), _op(_RET, _KILL), _op(_LD, _NUMBER)]
     if machine == "x86_64":
         code += [_op(_JGE, _X32_BIT, 0, 1), _refuse(errno.ENOSYS)]
@@ -151,8 +154,24 @@ def program(machine: str) -> bytes:
             _op(_RET, _ALLOW),
         ],
     )
-    families = [_op(_JEQ, family, len(_SOCKET_FAMILIES) - i, 0) for i, family in enumerate(_SOCKET_FAMILIES)]
-    code += _when(socket, [_op(_LD, _ARG0), *families, _refuse(errno.EAFNOSUPPORT), _op(_RET, _ALLOW)])
+    code += _when(
+        socket,
+        [
+            _op(_LD, _ARG0),
+            _op(_JEQ, _UNIX, 7, 0),
+            _op(_JEQ, _INET, 6, 0),
+            _op(_JEQ, _INET6, 5, 0),
+            _op(_JEQ, _NETLINK, 1, 0),
+            _refuse(errno.EAFNOSUPPORT),
+            _op(_LD, _ARG2),
+            _op(_JEQ, _NETLINK_ROUTE, 1, 0),
+            _refuse(errno.EPROTONOSUPPORT),
+            _op(_RET, _ALLOW),
+        ],
+    )
+    code += _when(
+        socketpair, [_op(_LD, _ARG0), _op(_JEQ, _UNIX, 1, 0), _refuse(errno.EAFNOSUPPORT), _op(_RET, _ALLOW)]
+    )
     return b"".join(code + _search(denied(machine)))
 
 
