@@ -21,6 +21,8 @@ NAMESPACES = kernel.CLONE_NEWNS | kernel.CLONE_NEWPID | kernel.CLONE_NEWIPC | ke
 _NOSUID_NODEV = kernel.MS_NOSUID | kernel.MS_NODEV
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 _OPEN_FILES = 4096
+# The names of the host user's keys: no namespace hides them from a sandbox of the same user.
+_HIDDEN = ("/proc/keys", "/proc/key-users")
 
 
 def enter(root: str, *, locked: bool) -> None:
@@ -50,6 +52,9 @@ def mount_proc() -> None:
     kernel.mount("proc", "/proc", "proc", _NOSUID_NODEV | kernel.MS_NOEXEC)
     if os.readlink("/proc/self") != "1":
         raise OSError(errno.EPERM, "/proc shows processes from outside the sandbox")
+    for name in _HIDDEN:
+        if os.path.exists(name):
+            kernel.mount("/dev/null", name, None, kernel.MS_BIND)
 
 
 def loopback_up() -> None:
@@ -65,17 +70,26 @@ def furnish(box: str, workdir: str) -> None:
     kernel.bind(f"{box}/work", workdir, read_only=False)
 
 
-def mount_disk(device: str, box: str, uid: int) -> None:
-    """Put the box's writable places on a disk of their own, which limits them."""
-    target = f"{layout.OLD_ROOT}{box}/mount"
-    os.makedirs(target, exist_ok=True)
-    kernel.mount(layout.OLD_ROOT + device, target, "ext4", _NOSUID_NODEV | kernel.MS_NOATIME, "")
+def mount_disk(device: str, box: str, uid: int) -> str:
+    """Mount a disk of the sandbox's own, which limits what it can write; gives the place to use as its box."""
+    place = f"{box}/mount"
+    inside = layout.OLD_ROOT + place
+    os.makedirs(inside, exist_ok=True)
+    kernel.mount(layout.OLD_ROOT + device, inside, "ext4", _NOSUID_NODEV | kernel.MS_NOATIME, "")
+    make_writable(inside, uid)
+    return place
+
+
+def make_writable(directory: str, owner: int | None) -> None:
+    """Make the sandbox's writable places in a directory, unless they are there."""
     for name in layout.WRITABLE:
-        place = f"{target}/{name}"
-        if not os.path.isdir(place):
-            os.mkdir(place, 0o755)
-            os.chown(place, uid, uid)
-        kernel.mount(place, f"{layout.OLD_ROOT}{box}/{name}", None, kernel.MS_BIND)
+        path = f"{directory}/{name}"
+        try:
+            os.mkdir(path, 0o755)
+        except FileExistsError:
+            continue
+        if owner is not None:
+            os.chown(path, owner, owner)
 
 
 def cover(box: str, workdir: str, source: int | str, *, rootless: bool) -> None:

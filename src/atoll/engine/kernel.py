@@ -15,8 +15,8 @@ _python = ctypes.pythonapi
 
 MACHINE = os.uname().machine
 _OLD_CALLS = {
-    "x86_64": {"clone": 56, "pivot_root": 155, "capset": 126, "seccomp": 317},
-    "aarch64": {"clone": 220, "pivot_root": 41, "capset": 91, "seccomp": 277},
+    "x86_64": {"clone": 56, "pivot_root": 155, "capset": 126, "seccomp": 317, "keyctl": 250},
+    "aarch64": {"clone": 220, "pivot_root": 41, "capset": 91, "seccomp": 277, "keyctl": 219},
 }
 _NEW_CALLS = {
     "open_tree": 428,
@@ -47,6 +47,7 @@ MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV, MOUNT_ATTR_IDMAP = 1, 2,
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_SECUREBITS = 1, 4, 24, 28
 PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 38, 47, 4
+_KEYCTL_JOIN_SESSION_KEYRING = 1
 # noroot, no setuid fixup, keep-caps off, no ambient raise; each with its lock.
 SECUREBITS_LOCKED = 0b11101111
 
@@ -158,6 +159,15 @@ def prctl(option: int, first: int = 0, second: int = 0) -> int:
     if result < 0:
         raise _fail(f"prctl {option}")
     return result
+
+
+def leave_session_keyring() -> None:
+    """Have an empty one instead.
+
+    Raises:
+        OSError: a container forbids it, or the user has too many keys.
+    """
+    syscall("keyctl", _KEYCTL_JOIN_SESSION_KEYRING, None)
 
 
 def drop_capabilities() -> None:
