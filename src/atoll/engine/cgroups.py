@@ -17,7 +17,7 @@ _ROOT = "/sys/fs/cgroup"
 _PARENT = "atoll"
 
 
-def _write(path: str, text: str) -> None:
+def write(path: str, text: str) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(fd, text.encode())
@@ -80,10 +80,10 @@ def _v2(root: str) -> Hierarchy | None:
         try:
             enabled = set(_read(f"{here}/cgroup.subtree_control").split())
             if not {"memory", "pids"} <= enabled:
-                _write(f"{here}/cgroup.subtree_control", "+memory +pids +cpu")
+                write(f"{here}/cgroup.subtree_control", "+memory +pids +cpu")
             parent = f"{here}/{_PARENT}"
             os.makedirs(parent, exist_ok=True)
-            _write(f"{parent}/cgroup.subtree_control", "+memory +pids +cpu")
+            write(f"{parent}/cgroup.subtree_control", "+memory +pids +cpu")
         except OSError:
             here = os.path.dirname(here)
             continue
@@ -120,7 +120,7 @@ class Group:
     def join(self) -> None:
         """Move this very process in. What it forks from now on is in too."""
         for path in sorted({self._path(c) for c in _V1_AT_BIRTH}):
-            _write(f"{path}/cgroup.procs", "0")
+            write(f"{path}/cgroup.procs", "0")
 
     def limit(self, memory: int, pids: int, cpu: float | None) -> None:
         """Set the limits on the whole tree.
@@ -129,23 +129,23 @@ class Group:
             OSError: the kernel refused one.
         """
         if self._hierarchy.version == 2:
-            _write(f"{self._path('memory')}/memory.max", str(memory))
+            write(f"{self._path('memory')}/memory.max", str(memory))
             with contextlib.suppress(FileNotFoundError):
-                _write(f"{self._path('memory')}/memory.swap.max", "0")
+                write(f"{self._path('memory')}/memory.swap.max", "0")
             with contextlib.suppress(FileNotFoundError):
-                _write(f"{self._path('memory')}/memory.oom.group", "0")
-            _write(f"{self._path('pids')}/pids.max", str(pids))
+                write(f"{self._path('memory')}/memory.oom.group", "0")
+            write(f"{self._path('pids')}/pids.max", str(pids))
             if cpu is not None:
-                _write(f"{self._path('cpu')}/cpu.max", f"{int(cpu * _CPU_PERIOD)} {_CPU_PERIOD}")
+                write(f"{self._path('cpu')}/cpu.max", f"{int(cpu * _CPU_PERIOD)} {_CPU_PERIOD}")
             return
-        _write(f"{self._path('memory')}/memory.limit_in_bytes", str(memory))
+        write(f"{self._path('memory')}/memory.limit_in_bytes", str(memory))
         with contextlib.suppress(FileNotFoundError):
-            _write(f"{self._path('memory')}/memory.memsw.limit_in_bytes", str(memory))
-        _write(f"{self._path('pids')}/pids.max", str(pids))
+            write(f"{self._path('memory')}/memory.memsw.limit_in_bytes", str(memory))
+        write(f"{self._path('pids')}/pids.max", str(pids))
         if cpu is not None:
             self._gather("cpu")
-            _write(f"{self._path('cpu')}/cpu.cfs_period_us", str(_CPU_PERIOD))
-            _write(f"{self._path('cpu')}/cpu.cfs_quota_us", str(int(cpu * _CPU_PERIOD)))
+            write(f"{self._path('cpu')}/cpu.cfs_period_us", str(_CPU_PERIOD))
+            write(f"{self._path('cpu')}/cpu.cfs_quota_us", str(int(cpu * _CPU_PERIOD)))
 
     def _gather(self, controller: str) -> None:
         """v1: bring every process of the sandbox into a group that few sandboxes ever need."""
@@ -156,7 +156,7 @@ class Group:
         while missing := set(self.processes()) - inside:
             for pid in missing:
                 with contextlib.suppress(ProcessLookupError):
-                    _write(f"{path}/cgroup.procs", pid)
+                    write(f"{path}/cgroup.procs", pid)
             inside |= missing
 
     def processes(self) -> list[str]:
@@ -171,12 +171,12 @@ class Group:
         """
         if self._hierarchy.version == 2:
             path = self._path("freezer")
-            _write(f"{path}/cgroup.freeze", "1" if frozen else "0")
+            write(f"{path}/cgroup.freeze", "1" if frozen else "0")
             self._await(lambda: f"frozen {int(frozen)}" in _read(f"{path}/cgroup.events"), timeout)
             return
         self._gather("freezer")
         path = self._path("freezer")
-        _write(f"{path}/freezer.state", "FROZEN" if frozen else "THAWED")
+        write(f"{path}/freezer.state", "FROZEN" if frozen else "THAWED")
         if frozen:
             self._await(lambda: _read(f"{path}/freezer.state").strip() == "FROZEN", timeout)
 

@@ -13,9 +13,19 @@ from .settings import BirthFailed
 
 _LOOP_CTL_GET_FREE, _LOOP_CONFIGURE = 0x4C82, 0x4C0A
 _AUTOCLEAR = 4
+_SHUTDOWN, _NO_FLUSH = 0x8004587D, 2
 _CONFIG_SIZE = 304
 _FLAGS_OFFSET = 8 + 52
 SMALLEST = 1 << 20
+
+
+def available() -> bool:
+    """Whether this process may make loop devices and file systems."""
+    return os.access("/dev/loop-control", os.R_OK | os.W_OK) and _tool() is not None
+
+
+def _tool() -> str | None:
+    return next((p for p in ("/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4") if os.access(p, os.X_OK)), None)
 
 
 def prepare(directory: str, size: int) -> str:
@@ -36,15 +46,18 @@ def prepare(directory: str, size: int) -> str:
 def _make(path: str, size: int) -> None:
     import subprocess
 
-    tool = next((p for p in ("/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4") if os.path.exists(p)), None)
+    tool = _tool()
     if tool is None:
         raise BirthFailed("A disk limit needs `mkfs.ext4`; install the package e2fsprogs.", "unsupported")
     draft = f"{path}.{os.getpid()}"
     try:
         with open(draft, "wb") as file:
             file.truncate(size)
-        # No journal: the disk ends with the sandbox. No reserved blocks: the limit is the user's.
-        options = ["-q", "-F", "-m", "0", "-O", "^has_journal", "-E", "lazy_itable_init=1,nodiscard"]
+        # No journal, nothing for growing and no spare superblocks: the disk ends with the sandbox, and each is a
+        # copy of this one. No reserved blocks: the limit is the user's.
+        features = "^has_journal,^resize_inode,sparse_super2"
+        extended = "lazy_itable_init=1,nodiscard,packed_meta_blocks=1,num_backup_sb=0"
+        options = ["-q", "-F", "-m", "0", "-O", features, "-E", extended]
         done = subprocess.run([tool, *options, draft], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise BirthFailed(f"A disk of {size} bytes could not be made: {done.stderr.strip()}")
@@ -74,6 +87,18 @@ def copy_sparse(source: str, target: str) -> None:
     finally:
         os.close(reader)
         os.close(writer)
+
+
+def shut_down(path: str) -> None:
+    """Have the file system that `path` is on refuse everything from now on, and forget what is not written."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return  # the first process is dead, and its mounts with it
+    try:
+        fcntl.ioctl(fd, _SHUTDOWN, struct.pack("I", _NO_FLUSH))
+    finally:
+        os.close(fd)
 
 
 def attach(path: str) -> tuple[str, int]:

@@ -1,7 +1,8 @@
-"""The keeper: one small trusted process a sandbox, outside its wall.
+"""The keeper: one small trusted process a sandbox, outside its wall, from its birth to its end.
 
-It makes the sandbox (`birth`), then holds its control channel, lifetime and control group, and answers
-clients on a socket of its own. Nothing a client or the guest sends can make it do more than `_REQUESTS`.
+It has a midwife make the sandbox, then holds its control channel, lifetime and control group, and answers
+clients on a socket of its own. Nothing that a client or the guest sends can make it do more than `_REQUESTS`.
+It does as little as it can: all that it touches is memory that every sandbox pays for.
 """
 
 from __future__ import annotations
@@ -15,115 +16,41 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import jobs, limits, messages, usage
-from .birth import Birth
-from .settings import BirthFailed, Settings, new_id, started_at
-from .removal import remove_tree
+from . import cgroups, disk, messages, midwife, sweep, usage
+from .settings import BirthFailed, Settings
 from .watchdog import Watchdog
 
 _READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
 
 
 class Keeper:
-    """Lives from the birth of a sandbox to its end, then `run` returns and nothing of it is left."""
-
-    def __init__(self, settings: Settings, sandbox: str) -> None:
+    def __init__(self, settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int]) -> None:
         self._settings = settings
-        self._birth = Birth(settings, sandbox)
-        self._listener = messages.listen(settings.layout.socket(sandbox))
-        self._poll = select.poll()
-        self._clients: dict[int, socket.socket] = {}
-        self._maker: socket.socket | None = None
-        self._job: dict[str, Any] = {}
-        self._born = time.time()
-        self._expires = float("inf")
+        self._id = sandbox
+        self._first = born["first"]
+        self._born = born["born"]
+        self._expires = born["born"] + born["lifetime"]
+        self._workdir = born["workdir"]
+        self._facts = born["facts"]
+        self._control, self._listener, maker = (socket.socket(fileno=fd) for fd in fds)
+        self._maker: socket.socket | None = maker
+        self._clients = {maker.fileno(): maker}
         self._paused = False
-        self._keep_files = False
-        self._ending: socket.socket | None = None
         self._done = False
-        self._watchdog: Watchdog | None = None
+        self._watchdog = Watchdog.needed(born, settings.layout.box(sandbox))
+        self._poll = select.poll()
+        for sock in (self._control, self._listener, maker):
+            self._poll.register(sock.fileno(), _READABLE)
+        self.keep_files = False
+        self.ending: socket.socket | None = None
 
-    def park(self, *, closed: bool) -> None:
-        """Get as far as can be got without knowing what the caller wants. Raises BirthFailed."""
-        job = limits.plan(jobs.COMMON, self._settings)
-        self._birth.start(job, closed=closed)
+    @property
+    def expires(self) -> float:
+        return float(self._expires)
 
-    def abandon(self) -> None:
-        """Nobody wants it: leave nothing."""
-        self._tear_down()
-
-    def serve(self, maker: socket.socket, job: dict[str, Any], *, parked: bool) -> None:
-        """Finish the sandbox for `maker`, then keep it until its end."""
-        self._maker = maker
-        try:
-            job = limits.plan(job, self._settings)
-            if not parked:
-                if uid := job["resume_uid"]:
-                    self._birth.uid = uid
-                has_group = self._settings.hierarchy is not None
-                self._birth.start(job, closed=jobs.kind(job, has_group=has_group) == "closed")
-            self._finish(job)
-        except (BirthFailed, OSError) as error:
-            code = getattr(error, "code", "create_failed")
-            self._keep_files = bool(job.get("resume"))
-            self._tear_down()
-            with contextlib.suppress(OSError):
-                messages.send(maker, {"error": {"code": code, "message": str(error)}})
-            return
-        self._loop()
-        self._tear_down()
-        if self._ending:
-            with contextlib.suppress(OSError):
-                messages.send(self._ending, {"ok": {}})
-
-    def _finish(self, job: dict[str, Any]) -> None:
-        birth = self._birth
-        self._job = job
-        if job["network"] == "all":
-            from .network import connect_all
-
-            birth.undo.append(connect_all(birth.id, birth.pid, rootless=self._settings.rootless))
-        birth.finish(job)
-        self._expires = self._born + job["lifetime"]
-        self._watchdog = Watchdog(job, birth.box, birth.pid)
-        with birth.connect_guest() as stream:
-            assert self._maker
-            messages.send(self._maker, {"ready": self._facts()}, stream.fileno())
-        self._watch(self._listener.fileno())
-        assert birth.control
-        self._watch(birth.control.fileno())
-        self._add(self._maker)
-
-    def _facts(self) -> dict[str, Any]:
-        job, birth = self._job, self._birth
-        return {
-            "id": birth.id,
-            "pid": os.getpid(),
-            "started": started_at(os.getpid()),
-            "uid": birth.uid,
-            "limits": job["enforcement"],
-            "walls": job["walls"],
-        }
-
-    def _watch(self, fd: int) -> None:
-        self._poll.register(fd, _READABLE)
-
-    def _add(self, client: socket.socket) -> None:
-        self._clients[client.fileno()] = client
-        self._watch(client.fileno())
-
-    def _drop(self, client: socket.socket) -> None:
-        self._poll.unregister(client.fileno())
-        del self._clients[client.fileno()]
-        if client is self._maker:
-            # The maker went away before it said that it has written the sandbox down: nobody knows of it.
-            self._done = True
-        client.close()
-
-    def _loop(self) -> None:
-        assert self._birth.control
-        control = self._birth.control.fileno()
-        listener = self._listener.fileno()
+    def serve(self) -> None:
+        """Until somebody ends the sandbox, its time is up, or its first process is gone."""
+        control, listener = self._control.fileno(), self._listener.fileno()
         while not self._done:
             for fd, _ in self._poll.poll(self._wait()):
                 if fd == listener:
@@ -133,11 +60,19 @@ class Keeper:
                     # The guest says nothing here; whatever this is, it is the end.
                     self._done = True
                 elif fd in self._clients:
-                    self._serve_client(self._clients[fd])
+                    self._hear(self._clients[fd])
             if time.time() >= self._expires:
                 self._done = True
             elif self._watchdog and not self._paused:
                 self._watchdog.look(time.monotonic())
+        if self._paused:
+            # A frozen process cannot die.
+            self._freeze(frozen=False)
+
+    def give_up_disk(self) -> None:
+        """What was written need not reach the disk any more: unmounting it would wait for that."""
+        if self._facts["limits"]["disk"] == "kernel":
+            disk.shut_down(f"/proc/{self._first}/root/tmp")
 
     def _wait(self) -> float:
         wait = max(0.0, self._expires - time.time())
@@ -150,9 +85,18 @@ class Keeper:
         if messages.peer_uid(client) not in (0, os.getuid()):
             client.close()
             return
-        self._add(client)
+        self._clients[client.fileno()] = client
+        self._poll.register(client.fileno(), _READABLE)
 
-    def _serve_client(self, client: socket.socket) -> None:
+    def _drop(self, client: socket.socket) -> None:
+        self._poll.unregister(client.fileno())
+        del self._clients[client.fileno()]
+        if client is self._maker:
+            # The maker went away before it said that it has written the sandbox down: nobody knows of it.
+            self._done = True
+        client.close()
+
+    def _hear(self, client: socket.socket) -> None:
         try:
             request, fds = messages.receive(client)
         except (messages.Ended, ValueError):
@@ -165,10 +109,8 @@ class Keeper:
             if handler is None:
                 raise BirthFailed(f"This sandbox's keeper does not know {request.get('op')!r}.", "unsupported")
             handler(self, client, request)
-        except (BirthFailed, OSError) as error:
-            code = getattr(error, "code", "sandbox_error")
-            with contextlib.suppress(OSError):
-                messages.send(client, {"error": {"code": code, "message": str(error)}})
+        except (BirthFailed, OSError, usage.TooDeep) as error:
+            _tell_error(client, {"code": getattr(error, "code", "sandbox_error"), "message": str(error)})
 
     def _on_keep(self, client: socket.socket, request: dict[str, Any]) -> None:
         if client is self._maker:
@@ -177,26 +119,29 @@ class Keeper:
     def _on_open(self, client: socket.socket, request: dict[str, Any]) -> None:
         if self._paused:
             raise BirthFailed("The sandbox is paused; call resume() first.", "busy")
-        with self._birth.connect_guest() as stream:
-            messages.send(client, {"ok": {}}, stream.fileno())
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            socket.send_fds(self._control, [b"c"], [theirs.fileno()])
+            messages.send(client, {"ok": {}}, ours.fileno())
 
     def _on_status(self, client: socket.socket, request: dict[str, Any]) -> None:
         status = "paused" if self._paused else "running"
-        messages.send(client, {"ok": {"status": status, "expires": self._expires, **self._facts()}})
+        messages.send(client, {"ok": {"status": status, "expires": self._expires, **self._facts}})
 
     def _on_lifetime(self, client: socket.socket, request: dict[str, Any]) -> None:
         self._expires = time.time() + float(request["seconds"])
         messages.send(client, {"ok": {"expires": self._expires}})
 
     def _on_metrics(self, client: socket.socket, request: dict[str, Any]) -> None:
-        birth = self._birth
-        pids = usage.descendants(birth.pid)
-        memory = birth.group.memory_used() if birth.group else usage.memory(pids)
+        pids = usage.descendants(self._first)
+        group = self._group()
+        box = self._settings.layout.box(self._id)
+        on_disk = self._facts["limits"]["disk"] == "kernel"
         answer = {
-            "memory": memory,
+            "memory": group.memory_used() if group else usage.memory(pids),
             "cpu_seconds": usage.cpu_seconds(pids),
             "processes": len(pids),
-            "disk": usage.disk(birth.box),
+            "disk": usage.mounted_disk(self._first, self._workdir) if on_disk else usage.disk(box),
             "uptime": time.time() - self._born,
         }
         messages.send(client, {"ok": answer})
@@ -209,39 +154,24 @@ class Keeper:
         self._freeze(frozen=False)
         messages.send(client, {"ok": {}})
 
+    def _group(self) -> cgroups.Group | None:
+        return cgroups.Group(self._settings.hierarchy, self._id) if self._settings.hierarchy else None
+
     def _freeze(self, *, frozen: bool) -> None:
-        birth = self._birth
-        if birth.group:
-            birth.group.freeze(frozen)
+        group = self._group()
+        if group:
+            group.freeze(frozen)
         else:
-            usage.signal_all(birth.pid, signal.SIGSTOP if frozen else signal.SIGCONT)
+            usage.signal_all(self._first, signal.SIGSTOP if frozen else signal.SIGCONT)
         self._paused = frozen
 
     def _on_stop(self, client: socket.socket, request: dict[str, Any]) -> None:
-        self._keep_files = True
+        self.keep_files = True
         self._on_destroy(client, request)
 
     def _on_destroy(self, client: socket.socket, request: dict[str, Any]) -> None:
-        self._ending = client
+        self.ending = client
         self._done = True
-
-    def _tear_down(self) -> None:
-        birth = self._birth
-        if self._paused and birth.group:
-            # A frozen process cannot die.
-            with contextlib.suppress(OSError):
-                birth.group.freeze(frozen=False)
-        birth.end()
-        if birth.group:
-            birth.group.remove()
-        self._listener.close()
-        if self._keep_files:
-            with open(f"{birth.box}/stopped", "w", encoding="ascii") as file:
-                file.write(str(self._expires))
-        else:
-            remove_tree(birth.box)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._settings.layout.socket(birth.id))
 
 
 _REQUESTS: dict[str, Callable[[Keeper, socket.socket, dict[str, Any]], None]] = {
@@ -257,20 +187,24 @@ _REQUESTS: dict[str, Callable[[Keeper, socket.socket, dict[str, Any]], None]] = 
 }
 
 
-def keep(settings: Settings, job: dict[str, Any], maker: socket.socket) -> NoReturn:
-    """The whole life of a keeper process that has its job from the start."""
-    _live(lambda: Keeper(settings, job["resume"] or new_id()).serve(maker, job, parked=False))
+def _tell_error(client: socket.socket, error: dict[str, str]) -> None:
+    with contextlib.suppress(OSError):
+        messages.send(client, {"error": error})
 
 
-def wait_parked(settings: Settings, zygote: socket.socket, *, closed: bool) -> NoReturn:
-    """The whole life of a keeper process whose job comes later, or never."""
-    _live(lambda: _parked(Keeper(settings, new_id()), zygote, closed=closed))
-
-
-def _live(life: Callable[[], None]) -> NoReturn:
+def live(settings: Settings, sandbox: str, job: bytes, peer: int, *, closed: bool) -> NoReturn:
+    """The whole life of a keeper process: the birth, the service, the end. `job` is empty for a parked one."""
     code = 1
     try:
-        life()
+        ours, theirs = messages.pair()
+        helper = os.fork()
+        if helper == 0:
+            ours.close()
+            wanted = messages.decode(job) if job else None
+            midwife.run(settings, sandbox, wanted, peer, theirs, closed=closed)
+        theirs.close()
+        os.close(peer)
+        _keep(settings, sandbox, ours, helper)
         code = 0
     except BaseException:  # noqa: BLE001 - the log is the only place left to tell
         import traceback
@@ -280,18 +214,51 @@ def _live(life: Callable[[], None]) -> NoReturn:
         os._exit(code)
 
 
-def _parked(keeper: Keeper, zygote: socket.socket, *, closed: bool) -> None:
+def _keep(settings: Settings, sandbox: str, birth: socket.socket, helper: int) -> None:
     try:
-        keeper.park(closed=closed)
-    except (BirthFailed, OSError) as error:
-        messages.send(zygote, {"failed": str(error)})
-        keeper.abandon()
-        return
-    messages.send(zygote, {"parked": True})
-    try:
-        job, fds = messages.receive(zygote)
+        born, fds = messages.receive(birth)
     except messages.Ended:
-        keeper.abandon()
+        born, fds = {}, []
+    birth.close()
+    os.waitpid(helper, 0)
+    if "first" not in born:
+        _end_children()
+        _remove(settings, sandbox)
+        if fds:
+            _tell_error(socket.socket(fileno=fds[0]), born["failed"])
         return
-    zygote.close()
-    keeper.serve(socket.socket(fileno=fds[0]), job, parked=True)
+    keeper = Keeper(settings, sandbox, born, fds)
+    keeper.serve()
+    if not keeper.keep_files:
+        keeper.give_up_disk()
+    _end_children()
+    if keeper.keep_files:
+        _leave_files(settings, sandbox, keeper.expires)
+    else:
+        _remove(settings, sandbox)
+    if keeper.ending:
+        with contextlib.suppress(OSError):
+            messages.send(keeper.ending, {"ok": {}})
+
+
+def _end_children() -> None:
+    """Kill the first process, and with it all behind the wall, and what else was started for the sandbox."""
+    with open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:
+        children = [int(pid) for pid in file.read().split()]
+    for pid in children:
+        os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
+
+
+def _leave_files(settings: Settings, sandbox: str, until: float) -> None:
+    if settings.hierarchy:
+        cgroups.Group(settings.hierarchy, sandbox).remove()
+    with open(f"{settings.layout.box(sandbox)}/stopped", "w", encoding="ascii") as file:
+        file.write(str(until))
+    os.unlink(settings.layout.socket(sandbox))
+
+
+def _remove(settings: Settings, sandbox: str) -> None:
+    sweep.remove(settings.layout, settings.hierarchy, sandbox)

@@ -18,7 +18,7 @@ def plan(job: dict[str, Any], settings: Settings) -> dict[str, Any]:
     hierarchy = settings.hierarchy
     held = hierarchy.controllers if hierarchy else frozenset()
     disk = job["disk"] or DEFAULT_DISK
-    loop = not settings.rootless and (job["disk"] is not None or job["strict"])
+    loop = settings.has_loop
     if job["cpu"] is not None and "cpu" not in held:
         raise BirthFailed("A cpu limit needs a writable control group, which this host does not give.", "unsupported")
     enforcement = {
@@ -45,7 +45,6 @@ def plan(job: dict[str, Any], settings: Settings) -> dict[str, Any]:
         "loop": loop,
         "enforcement": enforcement,
         "rlimits": rlimits,
-        "walls": walls(settings),
     }
 
 

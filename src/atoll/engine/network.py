@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 
+from . import kernel
 from .settings import BirthFailed
 
 _SUBNETS = 1 << 14
@@ -65,7 +65,7 @@ def _rules(sandbox: str, subnet: str) -> str:
 """
 
 
-def _connect_root(sandbox: str, pid: int) -> Callable[[], None]:
+def _connect_root(sandbox: str, pid: int) -> None:
     ip, nft, nsenter = _tool("ip", "iproute2"), _tool("nft", "nftables"), _tool("nsenter", "util-linux")
     name = interface(sandbox)
     known = _addresses()
@@ -87,7 +87,6 @@ def _connect_root(sandbox: str, pid: int) -> Callable[[], None]:
     except BaseException:
         forget(sandbox)
         raise
-    return lambda: forget(sandbox)
 
 
 def forget(sandbox: str) -> None:
@@ -101,31 +100,23 @@ def forget(sandbox: str) -> None:
         subprocess.run(argv, capture_output=True, check=False)
 
 
-def _connect_rootless(pid: int) -> Callable[[], None]:
+def _connect_rootless(pid: int) -> None:
+    """pasta becomes the keeper's child, which ends it with the sandbox."""
     pasta = _tool("pasta", "passt")
     if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
         raise BirthFailed('network="all" without root needs /dev/net/tun, which this user may not open.', "unsupported")
-    import subprocess
-
     quiet = ["-f", "-q", "--config-net", "-t", "none", "-u", "none", "-T", "none", "-U", "none", "--no-map-gw"]
-    child = subprocess.Popen(  # noqa: S603 - our own arguments
-        [pasta, *quiet, str(pid)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
+    child = kernel.clone(kernel.CLONE_PARENT)
+    if child == 0:
+        try:
+            os.execv(pasta, [pasta, *quiet, str(pid)])
+        finally:
+            os._exit(127)
     deadline = time.monotonic() + _READY_TIMEOUT
     while not _has_interface(pid):
-        if child.poll() is not None:
-            said = child.stderr.read().decode(errors="replace").strip() if child.stderr else ""
-            raise BirthFailed(f"The sandbox's network could not be set up: pasta: {said}")
-        if time.monotonic() > deadline:
-            child.kill()
-            raise BirthFailed("The sandbox's network did not come up in time.")
+        if time.monotonic() > deadline or not os.path.exists(f"/proc/{child}/fd/0"):
+            raise BirthFailed("The sandbox's network did not come up; the zygote's log has what pasta said.")
         time.sleep(0.005)
-
-    def stop() -> None:
-        child.kill()
-        child.wait()
-
-    return stop
 
 
 def _has_interface(pid: int) -> bool:
@@ -133,10 +124,13 @@ def _has_interface(pid: int) -> bool:
         return len(file.readlines()) > 1
 
 
-def connect_all(sandbox: str, pid: int, *, rootless: bool) -> Callable[[], None]:
-    """Give the network namespace of process `pid` a way out; the result takes it away again.
+def connect_all(sandbox: str, pid: int, *, rootless: bool) -> None:
+    """Give the network namespace of process `pid` a way out.
 
     Raises:
         BirthFailed: a tool is missing ("unsupported") or failed.
     """
-    return _connect_rootless(pid) if rootless else _connect_root(sandbox, pid)
+    if rootless:
+        _connect_rootless(pid)
+    else:
+        _connect_root(sandbox, pid)

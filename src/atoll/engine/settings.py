@@ -11,6 +11,9 @@ from .layout import Layout
 # Host ids of sandbox users when root makes them: far from people, services, containers and subuids.
 FIRST_UID = 1_900_000_000
 
+_PREFIX, _ALPHABET = "sb-", "abcdefghjkmnpqrstuvwxyz23456789"
+ID_LENGTH = 15
+
 
 class Settings(NamedTuple):
     """What the zygote found out once about this host."""
@@ -24,6 +27,7 @@ class Settings(NamedTuple):
     python: str
     python_path: tuple[str, ...]
     resolver: str
+    has_loop: bool
 
 
 class BirthFailed(Exception):
@@ -42,5 +46,5 @@ def started_at(pid: int) -> int:
 
 def new_id() -> str:
     """A name that nobody can guess and everybody can type."""
-    alphabet = "abcdefghjkmnpqrstuvwxyz23456789"
-    return "sb-" + "".join(alphabet[byte % len(alphabet)] for byte in os.urandom(12))
+    letters = (_ALPHABET[byte % len(_ALPHABET)] for byte in os.urandom(ID_LENGTH - len(_PREFIX)))
+    return _PREFIX + "".join(letters)

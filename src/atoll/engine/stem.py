@@ -12,12 +12,11 @@ import signal
 import socket
 from typing import NoReturn
 
-from . import kernel, messages
-from .keeper import keep, wait_parked
-from .settings import Settings
+from . import kernel, keeper, messages
+from .settings import ID_LENGTH, Settings
 
-_FORK = kernel.CLONE_PARENT
 PARK_CLOSED, PARK_OPEN, MAKE = b"c", b"o", b"m"
+_JOB = 1 + ID_LENGTH
 
 
 def plant(settings: Settings) -> socket.socket:
@@ -30,13 +29,13 @@ def plant(settings: Settings) -> socket.socket:
     return ours
 
 
-def ask(stem: socket.socket, kind: bytes, payload: bytes, fd: int) -> None:
-    """Have a keeper forked. `fd` is its channel to the zygote, or its client.
+def ask(stem: socket.socket, kind: bytes, sandbox: str, job: bytes, fd: int) -> None:
+    """Have a keeper forked. `fd` is its channel to the zygote, or its maker.
 
     Raises:
         OSError: the stem is gone.
     """
-    socket.send_fds(stem, [kind + payload], [fd])
+    socket.send_fds(stem, [kind + sandbox.encode() + job], [fd])
 
 
 def _grow(settings: Settings, zygote: socket.socket) -> NoReturn:
@@ -44,19 +43,14 @@ def _grow(settings: Settings, zygote: socket.socket) -> NoReturn:
     kernel.close_from(3, (zygote.fileno(),))
     receive = zygote.recvmsg
     space = socket.CMSG_SPACE(4)
-    size = messages.MAX_MESSAGE + 1
+    size = messages.MAX_MESSAGE + _JOB
     while True:
         data, ancillary, _, _ = receive(size, space, socket.MSG_CMSG_CLOEXEC)
         if not data:
             os._exit(0)
-        if kernel.clone(_FORK) == 0:
+        fd = int.from_bytes(ancillary[0][2][:4], "little")
+        if kernel.clone(kernel.CLONE_PARENT) == 0:
             zygote.close()
-            _branch(settings, data, int.from_bytes(ancillary[0][2][:4], "little"))
-        os.close(int.from_bytes(ancillary[0][2][:4], "little"))
-
-
-def _branch(settings: Settings, data: bytes, fd: int) -> NoReturn:
-    """In a new keeper."""
-    if data[:1] == MAKE:
-        keep(settings, messages.decode(data[1:]), socket.socket(fileno=fd))
-    wait_parked(settings, socket.socket(fileno=fd), closed=data[:1] == PARK_CLOSED)
+            closed = data[:1] == PARK_CLOSED
+            keeper.live(settings, data[1:_JOB].decode(), data[_JOB:], fd, closed=closed)
+        os.close(fd)

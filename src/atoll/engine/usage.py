@@ -102,6 +102,12 @@ def disk(path: str) -> int:
     return total
 
 
+def mounted_disk(pid: int, workdir: str) -> int:
+    """Bytes used of a sandbox's own disk, asked of the file system that its first process sees."""
+    found = os.statvfs(f"/proc/{pid}/root{workdir}")
+    return (found.f_blocks - found.f_bfree) * found.f_frsize
+
+
 def _names(fd: int) -> list[str]:
     with os.scandir(fd) as entries:
         return [entry.name for entry in entries]

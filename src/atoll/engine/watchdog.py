@@ -17,10 +17,17 @@ _BUSY, _IDLE = 0.25, 2.0
 class Watchdog:
     """Kills what goes over a polled limit: the largest process for memory, all but the guest for disk."""
 
-    def __init__(self, job: dict[str, Any], box: str, first: int) -> None:
-        enforcement = job["enforcement"]
-        self._memory = job["memory"] if enforcement["memory"] == "polled" else None
-        self._disk = job["quota"] if enforcement["disk"] == "polled" else None
+    @classmethod
+    def needed(cls, born: dict[str, Any], box: str) -> Watchdog | None:
+        """One for the limits of a sandbox that are polled; None when the kernel holds all."""
+        held = born["facts"]["limits"]
+        memory = born["memory"] if held["memory"] == "polled" else None
+        disk = born["quota"] if held["disk"] == "polled" else None
+        return cls(memory, disk, box, born["first"]) if memory or disk else None
+
+    def __init__(self, memory: int | None, disk: int | None, box: str, first: int) -> None:
+        self._memory = memory
+        self._disk = disk
         self._box = box
         self._first = first
         self._cpu = -1.0
@@ -29,8 +36,6 @@ class Watchdog:
 
     def due(self, now: float) -> float:
         """Seconds until it wants to look again."""
-        if self._memory is None and self._disk is None:
-            return 86400.0
         return max(0.0, self._next - now)
 
     def look(self, now: float) -> None:

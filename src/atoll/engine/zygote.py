@@ -17,8 +17,8 @@ import sys
 import time
 from typing import Any
 
-from . import cgroups, jobs, kernel, landlock, layout, messages, rootfs, seccomp, stem, sweep
-from .settings import Settings
+from . import cgroups, disk, jobs, kernel, landlock, layout, messages, rootfs, seccomp, stem, sweep
+from .settings import Settings, new_id
 
 IDLE_SECONDS = 300.0
 # Enough for the next few requests of each kind; a burst larger than this forks on demand. A closed one is
@@ -152,7 +152,8 @@ class Zygote:
         if any(lot.kind == kind and self._hand_over(lot, job, client) for lot in self._lots):
             return
         self._children += 1
-        stem.ask(self._stem, stem.MAKE, messages.encode(job), client.fileno())
+        sandbox = job["resume"] or new_id()
+        stem.ask(self._stem, stem.MAKE, sandbox, messages.encode(job), client.fileno())
 
     def _hand_over(self, lot: Lot, job: dict[str, Any], client: socket.socket) -> bool:
         while lot.parked:
@@ -170,7 +171,7 @@ class Zygote:
         ours, theirs = messages.pair()
         self._children += 1
         with theirs:
-            stem.ask(self._stem, lot.order, b"", theirs.fileno())
+            stem.ask(self._stem, lot.order, new_id(), b"", theirs.fileno())
         lot.starting[ours.fileno()] = ours
         self._poll.register(ours.fileno(), _READABLE)
 
@@ -275,6 +276,7 @@ def prepare(home: str, tag: str) -> Settings:
         python_path=(f"{prefix}/lib/{version.replace('.', '')}.zip", library, f"{library}/lib-dynload",
                      f"{library}/site-packages"),
         resolver=servers,
+        has_loop=not rootless and disk.available(),
     )
 
 

@@ -1,0 +1,245 @@
+"""The midwife: a short-lived process that makes one sandbox, hands it to its keeper, and goes.
+
+It is the keeper's child. It makes the sandbox's first process as its own sibling, so that one is the keeper's
+child too, steps into its namespaces to furnish them, and talks to whoever asked for the sandbox. All the memory
+that this work dirties goes with it: what stays of a sandbox are processes that have done little but serve.
+
+A sandbox may be parked on the way: `closed`, finished but for limits and environment, or `open`, still to be
+given mounts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from . import cgroups, disk, first, jail, jobs, kernel, layout, limits, messages, rootfs
+from .idmap import mapped_source
+from .settings import FIRST_UID, BirthFailed, Settings, started_at
+
+_UIDS = 1 << 22
+_BIRTH_TIMEOUT = 20.0
+_JOINED = (("mnt", kernel.CLONE_NEWNS), ("net", kernel.CLONE_NEWNET), ("uts", kernel.CLONE_NEWUTS))
+
+
+class Midwife:
+    def __init__(self, settings: Settings, sandbox: str) -> None:
+        self._settings = settings
+        self._id = sandbox
+        self._box = settings.layout.box(sandbox)
+        self._uid = os.getuid() if settings.rootless else FIRST_UID + os.getppid() % _UIDS
+        self._group = cgroups.Group(settings.hierarchy, sandbox) if settings.hierarchy else None
+        self._listener = messages.listen(settings.layout.socket(sandbox))
+        self._pid = 0
+        self._closed = False
+        self._control: socket.socket = self._listener
+
+    def start(self, job: dict[str, Any], *, closed: bool) -> None:
+        """Put the wall up: the whole of it if `closed`, else all but what the real job decides.
+
+        Raises:
+            BirthFailed: with the reason as a sentence.
+            OSError: the host refused something.
+        """
+        if uid := job["resume_uid"]:
+            self._uid = uid
+        os.makedirs(self._box, mode=0o711, exist_ok=True)
+        if self._group:
+            self._group.make()
+            self._group.join()
+        kernel.unshare(kernel.CLONE_NEWCGROUP)
+        self._clone(job)
+        custom = job["image"] or job["workdir"] != layout.WORKSPACE
+        with self._inside():
+            root = self._own_root(job) if custom else self._settings.template
+            jail.enter(root, locked=self._settings.rootless and not custom)
+            if job["network"] != "host":
+                jail.loopback_up()
+            socket.sethostname(layout.HOST_NAME)
+        if closed:
+            self._furnish({**job, "prefork": True})
+
+    def finish(self, job: dict[str, Any]) -> None:
+        """Apply the caller's wishes and have the wall closed. Raises as `start` does."""
+        if self._group:
+            self._group.limit(job["memory"], job["pids"], job["cpu"])
+        if job["network"] == "all":
+            from .network import connect_all
+
+            connect_all(self._id, self._pid, rootless=self._settings.rootless)
+        if not self._closed:
+            self._furnish({**job, "prefork": False})
+        elif job["env"]:
+            # The guest reads its control channel in order: this comes before the first client.
+            self._control.send(b"e" + json.dumps(first.environment(self._settings, job)).encode())
+
+    def _clone(self, job: dict[str, Any]) -> None:
+        """Make the first process, in its own namespaces and in the sandbox's control group, as this one is."""
+        ours, theirs = messages.pair()
+        flags = jail.NAMESPACES | kernel.CLONE_PARENT
+        if job["network"] != "host":
+            flags |= kernel.CLONE_NEWNET
+        if self._settings.rootless:
+            flags |= kernel.CLONE_NEWUSER
+        self._pid = kernel.clone(flags)
+        if self._pid == 0:
+            first.live(self._settings, self._uid, theirs)
+        theirs.close()
+        self._control = ours
+        ours.settimeout(_BIRTH_TIMEOUT)
+        if self._settings.rootless:
+            for name, text in (
+                ("setgroups", "deny"),
+                ("uid_map", f"{layout.USER} 0 1"),
+                ("gid_map", f"{layout.GROUP} 0 1"),
+            ):
+                cgroups.write(f"/proc/{self._pid}/{name}", text)
+
+    @contextlib.contextmanager
+    def _inside(self) -> Iterator[None]:
+        """In the first process's namespaces, but not in its user namespace, whose way back is closed."""
+        back = [(os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC), flag) for name, flag in _JOINED]
+        target = os.pidfd_open(self._pid)
+        try:
+            kernel.setns(target, sum(flag for _, flag in _JOINED))
+            yield
+        finally:
+            for fd, flag in back:
+                kernel.setns(fd, flag)
+                os.close(fd)
+            os.close(target)
+
+    def _own_root(self, job: dict[str, Any]) -> str:
+        """A root file system for an image or a working directory that the shared template does not have."""
+        kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
+        root = f"{self._box}/root"
+        os.makedirs(root, exist_ok=True)
+        rootfs.populate(root, image=job["image"], workdir=job["workdir"], resolver=self._settings.resolver)
+        rootfs.seal(root)
+        return root
+
+    def _furnish(self, job: dict[str, Any]) -> None:
+        """Mount the writable places and the source, then have the first process close the wall."""
+        source: int | str | None = job["source"]
+        if isinstance(source, str) and not self._settings.rootless:
+            source = mapped_source(source, self._uid)
+        device, held = self._disk(job["quota"]) if job["loop"] else ("", -1)
+        if not device:
+            jail.make_writable(self._box, None if self._settings.rootless else self._uid)
+        with self._inside():
+            place = jail.mount_disk(device, self._box, self._uid) if device else self._box
+            jail.furnish(place, job["workdir"])
+            if source is not None:
+                jail.cover(place, job["workdir"], source, rootless=self._settings.rootless)
+        for fd in (source, held):
+            if isinstance(fd, int) and fd >= 0:
+                os.close(fd)
+        messages.send(self._control, {"job": job})
+        self._expect_closed()
+
+    def _disk(self, size: int) -> tuple[str, int]:
+        """A disk for the writable places: its device, and a descriptor to hold until it is mounted."""
+        image = f"{self._box}/disk"
+        if not os.path.exists(image):
+            disk.copy_sparse(disk.prepare(f"{self._settings.layout.top}/disks", size), image)
+        return disk.attach(image)
+
+    def _expect_closed(self) -> None:
+        try:
+            answer, _ = messages.receive(self._control)
+        except TimeoutError:
+            raise BirthFailed("The sandbox did not come up in time.") from None
+        except messages.Ended:
+            raise BirthFailed("The sandbox's first process died while it closed its wall.") from None
+        if "closed" not in answer:
+            raise BirthFailed(str(answer.get("failed", answer)))
+        self._closed = True
+        self._control.settimeout(None)
+
+    def hand_over(self, job: dict[str, Any], maker: socket.socket, keeper: socket.socket) -> None:
+        """Tell the maker, with a stream to the guest, and give the keeper all there is to keep."""
+        facts = {
+            "id": self._id,
+            "pid": os.getppid(),
+            "started": started_at(os.getppid()),
+            "uid": self._uid,
+            "limits": job["enforcement"],
+            "walls": limits.walls(self._settings),
+        }
+        ours, theirs = socket.socketpair()
+        socket.send_fds(self._control, [b"c"], [theirs.fileno()])
+        born = {
+            "first": self._pid,
+            "born": time.time(),
+            "lifetime": job["lifetime"],
+            "workdir": job["workdir"],
+            "memory": job["memory"],
+            "quota": job["quota"],
+            "facts": facts,
+        }
+        # The keeper first: it must know of the sandbox when the maker speaks to it.
+        messages.send(keeper, born, self._control.fileno(), self._listener.fileno(), maker.fileno())
+        messages.send(maker, {"ready": facts}, ours.fileno())
+
+
+def run(settings: Settings, sandbox: str, job: dict[str, Any] | None, peer: int, keeper: socket.socket, *,
+        closed: bool) -> NoReturn:
+    """The whole life of a midwife. `peer` is the maker, or the zygote that will bring job and maker later."""
+    code = 1
+    try:
+        channel = socket.socket(fileno=peer)
+        if job is None:
+            _park_then_make(Midwife(settings, sandbox), settings, channel, keeper, closed=closed)
+        else:
+            _make(settings, sandbox, job, channel, keeper)
+        code = 0
+    except BaseException:  # noqa: BLE001 - the log is the only place left to tell
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _make(settings: Settings, sandbox: str, job: dict[str, Any], maker: socket.socket, keeper: socket.socket) -> None:
+    with _failure_told(maker, keeper):
+        midwife = Midwife(settings, sandbox)
+        job = limits.plan(job, settings)
+        midwife.start(job, closed=jobs.kind(job, has_group=settings.hierarchy is not None) == "closed")
+        midwife.finish(job)
+        midwife.hand_over(job, maker, keeper)
+
+
+def _park_then_make(midwife: Midwife, settings: Settings, zygote: socket.socket, keeper: socket.socket, *,
+                    closed: bool) -> None:
+    try:
+        midwife.start(limits.plan(jobs.COMMON, settings), closed=closed)
+    except (BirthFailed, OSError) as error:
+        messages.send(zygote, {"failed": str(error)})
+        raise
+    messages.send(zygote, {"parked": True})
+    try:
+        job, fds = messages.receive(zygote)
+    except messages.Ended:
+        return
+    zygote.close()
+    maker = socket.socket(fileno=fds[0])
+    with _failure_told(maker, keeper):
+        job = limits.plan(job, settings)
+        midwife.finish(job)
+        midwife.hand_over(job, maker, keeper)
+
+
+@contextlib.contextmanager
+def _failure_told(maker: socket.socket, keeper: socket.socket) -> Iterator[None]:
+    """A failure goes to the keeper, which removes everything and then tells the maker."""
+    try:
+        yield
+    except (BirthFailed, OSError) as error:
+        told = {"code": getattr(error, "code", "create_failed"), "message": str(error)}
+        messages.send(keeper, {"failed": told}, maker.fileno())
