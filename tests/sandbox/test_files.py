@@ -97,7 +97,9 @@ def test_listing_gives_entries_and_with_recursive_all_below(files, sandbox):
     assert set(found) == {f"/workspace/a{rest}" for rest in ("", "/b", "/b/c", "/b/up", "/link")}
     assert (found["/workspace/a/b/c"].size, found["/workspace/a/b/c"].type) == (3, "file")
     assert (found["/workspace/a/link"].type, found["/workspace/a/link"].target) == ("symlink", "/nowhere")
-    assert files.list("/workspace/a/b") == [entry for path, entry in found.items() if path.startswith("/workspace/a/b/")]
+    assert files.list("/workspace/a/b") == [
+        entry for path, entry in found.items() if path.startswith("/workspace/a/b/")
+    ]
 
 
 def test_a_listing_of_thousands_comes_whole(files, sandbox):
@@ -244,7 +246,10 @@ def test_search_by_name_and_by_content(files):
     files.write("src/main.py", "import os\nprint('Hello')\n")
     files.write("src/deep/util.py", "def hello(): pass\n")
     files.write("README.md", "hello\n")
-    assert sorted(hit.path for hit in files.search("**/*.py")) == ["/workspace/src/deep/util.py", "/workspace/src/main.py"]
+    assert sorted(hit.path for hit in files.search("**/*.py")) == [
+        "/workspace/src/deep/util.py",
+        "/workspace/src/main.py",
+    ]
     hits = files.search(content="hello")
     assert sorted((hit.path, hit.line, hit.text) for hit in hits) == [
         ("/workspace/README.md", 1, "hello"),

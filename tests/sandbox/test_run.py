@@ -33,7 +33,14 @@ def test_a_signal_shows_in_the_exit_code(sandbox):
 
 @pytest.mark.parametrize(
     "stdin",
-    ["grüße", "grüße".encode(), io.BytesIO("grüße".encode()), io.StringIO("grüße"), ["grü", "ße"], iter([b"gr", "üße"])],
+    [
+        "grüße",
+        "grüße".encode(),
+        io.BytesIO("grüße".encode()),
+        io.StringIO("grüße"),
+        ["grü", "ße"],
+        iter([b"gr", "üße"]),
+    ],
     ids=["text", "bytes", "binary file", "text file", "list", "iterator"],
 )
 def test_stdin_is_whatever_can_be_read(sandbox, stdin):
@@ -116,9 +123,14 @@ def test_output_that_is_not_utf8_can_always_be_printed(sandbox):
 
 def test_callbacks_hear_text_as_it_comes_and_never_half_a_character(sandbox):
     heard, complained = [], []
+
+    def hear(text):
+        heard.append(text)
+        sandbox.files.write("go", "")
+
     done = sandbox.run(
-        r"printf 'gr\303'; sleep 0.2; printf '\274n'; echo oops >&2; printf 'x\303'",
-        on_stdout=heard.append,
+        r"rm -f go; printf 'gr\303'; until [ -e go ]; do sleep 0.01; done; printf '\274n'; echo oops >&2; printf 'x\303'",
+        on_stdout=hear,
         on_stderr=complained.append,
     )
     assert heard[0] == "gr"

@@ -20,7 +20,8 @@ PATIENT = 600.0
 """The same for what may take long without a word, such as copying a tree."""
 
 MAX_IDLE = 8
-_SETTLE = 1.0
+_SETTLE = 10.0
+"""A guest may die long before its keeper gets to know, on a busy machine."""
 
 
 class Seat(Protocol):
@@ -29,8 +30,8 @@ class Seat(Protocol):
     driver: Driver
     handle: Handle
 
-    async def check_usable(self) -> None:
-        """Raises SandboxGone or Busy when it is known not to answer."""
+    async def check_usable(self, *, afresh: bool = False) -> None:
+        """Raises SandboxGone or Busy when it is known not to answer; `afresh` asks the driver."""
 
     async def judge(self) -> Status:
         """How it stands now."""
@@ -99,8 +100,11 @@ class Links:
             if not link.stale():
                 return link
             link.close()
-        driver = self._seat.driver
-        return Link(driver.io, await driver.open_guest(self._seat.handle))
+        try:
+            return Link(self.io, await self._seat.driver.open_guest(self._seat.handle))
+        except SandboxGone:
+            await self._seat.check_usable(afresh=True)
+            raise
 
     def _give_back(self, link: Link) -> None:
         link.rest()
@@ -110,14 +114,13 @@ class Links:
             link.close()
 
     async def _explain(self, broken: Broken) -> AtollError:
-        """Why a stream broke. A guest may die a little before its keeper knows, so the end gets a moment to show."""
+        """Why a stream broke. An honest guest ends one only when it dies, so its end gets time to show."""
         ended = isinstance(broken, Ended)
         until = monotonic() + (_SETTLE if ended else 0.0)
-        while True:
-            status = await self._seat.judge()
-            if status != "running" or monotonic() >= until:
-                break
-            await self._seat.driver.io.sleep(0.02)
+        pause = 0.005
+        while (status := await self._seat.judge()) == "running" and monotonic() < until:
+            await self.io.sleep(pause)
+            pause = min(pause * 2, 0.2)
         if status == "gone":
             return self._seat.gone()
         if status in ("paused", "stopped"):

@@ -27,9 +27,9 @@ class Record:
     def id(self) -> str:
         return self.handle.id
 
-    async def check_usable(self) -> None:
-        """Raises SandboxGone or Busy when it is known not to answer."""
-        if self.info.status == "running":
+    async def check_usable(self, *, afresh: bool = False) -> None:
+        """Raises SandboxGone or Busy when it is known not to answer; `afresh` asks the driver."""
+        if self.info.status == "running" and not afresh:
             return
         status = "gone" if self.info.status == "gone" else await self.judge()
         if status == "gone":

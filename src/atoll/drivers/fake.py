@@ -187,6 +187,7 @@ def _start_keeper(path: str, spec: Spec, maker: int) -> None:
         pass_fds=[maker],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,  # it outlives its maker, who must not wait for the end of a pipe
         check=False,
     )
     if done.returncode != 0:
