@@ -1,0 +1,76 @@
+"""`atoll doctor`: each layer of the wall on this machine, and how to mend what is missing."""
+
+from __future__ import annotations
+
+from .. import registry
+from ..errors import AtollError
+from ..io import BlockingIO, drive
+from ..types import Layer
+from .options import add_driver_option
+from .output import colourful, paint, say, say_json
+from .parsing import Parser
+
+_DESCRIPTION = """\
+Look at each layer that a wall is made of, by trying it. Nothing is started and nothing is changed.
+"""
+
+_EPILOG = """\
+on       the layer is there
+weaker   it is missing; atoll works without it, and says where it matters
+off      it is missing, and no sandbox can be made without it
+
+exit code:
+  0, or 1 when a layer is off
+"""
+
+_COLOURS = {"on": "green", "weaker": "yellow", "off": "red"}
+
+
+def main(words: list[str]) -> int:
+    parser = Parser("doctor", "[OPTIONS]", _DESCRIPTION, _EPILOG)
+    add_driver_option(parser, "the wall to look at (default: jail, or $ATOLL_DRIVER)")
+    parser.add_argument("--json", action="store_true", help="as a JSON object")
+    args = parser.parse_args(words)
+    name = args.driver or registry.default_name()
+    layers = [_state_directory(), *drive(registry.load(name, BlockingIO()).health())]
+    sound = all(layer.ready or not layer.required for layer in layers)
+    if args.json:
+        _say_json(name, layers, sound=sound)
+    else:
+        _say_all(name, layers, sound=sound)
+    return 0 if sound else 1
+
+
+def _state_directory() -> Layer:
+    from ..home import state_dir
+
+    try:
+        return Layer("state directory", ready=True, detail=state_dir())
+    except AtollError as error:
+        return Layer("state directory", ready=False, detail=error.message, fix=error.hint)
+
+
+def word(layer: Layer) -> str:
+    """How a layer stands: "on", "weaker" or "off"."""
+    if layer.ready:
+        return "on"
+    return "off" if layer.required else "weaker"
+
+
+def _say_all(name: str, layers: list[Layer], *, sound: bool) -> None:
+    colours = colourful()
+    width = max(len(layer.name) for layer in layers)
+    for layer in layers:
+        state = word(layer)
+        painted = paint(state.ljust(6), _COLOURS[state], wanted=colours)
+        say(f"{painted}  {layer.name.ljust(width)}  {layer.detail}")
+        if not layer.ready and layer.fix:
+            say(f"{' ' * (width + 10)}→ {layer.fix}")
+    verdict = "can be built here." if sound else "cannot be built here; mend what is off."
+    verdict = f"The {name} wall {verdict}"
+    say(f"\n{paint(verdict, 'bold', wanted=colours)}")
+
+
+def _say_json(name: str, layers: list[Layer], *, sound: bool) -> None:
+    shown = [{**layer._asdict(), "state": word(layer)} for layer in layers]
+    say_json({"driver": name, "ready": sound, "layers": shown})

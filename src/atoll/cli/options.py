@@ -1,0 +1,94 @@
+"""The options that several commands share."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+from .parsing import Parser, UsageError
+from .values import duration, labels, number, whole_number
+
+_RESOURCES = ("memory", "cpu", "pids", "disk")
+
+
+def add_sandbox_options(parser: Parser) -> None:
+    """What decides how a new sandbox is made and how long it stays."""
+    add = parser.add_argument_group("the sandbox").add_argument
+    add("-p", "--driver", metavar="NAME", help="the wall; `atoll providers` lists them (default: jail)")
+    add("--image", metavar="PATH", help="a root file system, as a directory or tar (default: this machine's /usr)")
+    add("--source", metavar="DIR", help="start with the files of DIR as the workspace; DIR itself is never changed")
+    add("--workdir", metavar="DIR", help="where to start: a directory of the workspace, or an absolute path "
+        "to have the workspace there (default: /workspace)")  # fmt: skip
+    add("--network", metavar="KIND", help="none (default), all, or host for sharing this machine's")
+    add("--memory", metavar="SIZE", help="limit such as 512M or 2G (default: 512M)")
+    add("--cpu", metavar="CORES", help="limit such as 0.5 or 2 (default: no limit)")
+    add("--pids", metavar="COUNT", help="limit on processes and threads (default: 256)")
+    add("--disk", metavar="SIZE", help="limit on what is written (default: 1G)")
+    add("--strict", action="store_true", help="refuse a machine that cannot hold every limit in the kernel")
+    add("--lifetime", metavar="TIME", help="until the sandbox ends by itself, such as 30m or 2h (default: as long as "
+        "the run needs; 1h with --keep or --reuse)")  # fmt: skip
+    add("-l", "--label", metavar="KEY=VALUE", action="append", default=[], help="name it; may be repeated")
+    add("--reuse", action="store_true", help="use the sandbox that has these labels, or make it; it stays")
+    add("--keep", action="store_true", help="let it stay, and print its id on stderr")
+
+
+def add_env_option(parser: Parser) -> None:
+    parser.add_argument("-e", "--env", metavar="NAME=VALUE", action="append", default=[],
+        help="set a variable; NAME alone passes on yours; may be repeated")  # fmt: skip
+
+
+def add_command_options(parser: Parser) -> None:
+    """How one command runs."""
+    add = parser.add_argument
+    add("-t", "--timeout", metavar="TIME",
+        help="kill the command after so many seconds, or 5m, or none (default: 60)")  # fmt: skip
+    add("-n", "--no-stdin", action="store_true", help="do not pass on standard input")
+    add_env_option(parser)
+
+
+def add_program_options(parser: Parser) -> None:
+    add = parser.add_argument_group("a program instead of a command").add_argument
+    add("-f", "--file", metavar="PATH", help="run this file; what else you give are its arguments")
+    add("--lang", metavar="NAME", help="the language: python, node, typescript, go, rust, bash or sh. Without --file "
+        "the program is the first argument, or comes from standard input")  # fmt: skip
+    add("--deps", metavar="PATH", help="install this requirements.txt, package.json or go.mod inside the sandbox "
+        "first; needs --network all or host")  # fmt: skip
+
+
+def add_driver_option(parser: Parser, help: str) -> None:
+    parser.add_argument("-p", "--driver", metavar="NAME", help=help)
+
+
+def wishes(args: Namespace) -> dict[str, Any]:
+    """The keywords for `Sandbox.create` that were asked for, and no others. Raises InvalidInput."""
+    found: dict[str, Any] = {name: getattr(args, name) for name in ("image", "source", "network")}
+    found["labels"] = labels(args.label)
+    found["workdir"] = None if args.workdir is None or starts_inside(args.workdir) else args.workdir
+    found["lifetime"] = None if args.lifetime is None else duration(args.lifetime, "--lifetime")
+    found["strict"] = args.strict
+    found["resources"] = _resources(args)
+    return {name: value for name, value in found.items() if value not in (None, False, {})}
+
+
+def _resources(args: Namespace) -> dict[str, Any]:
+    given = {name: getattr(args, name) for name in _RESOURCES if getattr(args, name) is not None}
+    if "cpu" in given:
+        given["cpu"] = number(given["cpu"], "--cpu")
+    if "pids" in given:
+        given["pids"] = whole_number(given["pids"], "--pids")
+    return given
+
+
+def starts_inside(workdir: str) -> bool:
+    """Whether --workdir names a directory of the usual workspace, rather than another place for all of it."""
+    return not workdir.startswith("/") or workdir == "/workspace" or workdir.startswith("/workspace/")
+
+
+def start_directory(args: Namespace) -> str | None:
+    """The directory to start the command in, where that is not the sandbox's own."""
+    return args.workdir if args.workdir is not None and starts_inside(args.workdir) else None
+
+
+def check_reuse(args: Namespace) -> None:
+    if args.reuse and not args.label:
+        raise UsageError("--reuse finds a sandbox by its labels; give at least one, such as -l project=docs.")

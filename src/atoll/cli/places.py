@@ -1,0 +1,109 @@
+"""The sandbox that a command works in: made for it and thrown away, kept, or found again by labels or id."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+from .. import store
+from ..errors import InvalidInput
+from ..policy.spec import make_spec
+from ..sync.sandbox import Sandbox
+from ..types import Spec
+from .interrupts import Interrupts, Stopped
+from .options import check_reuse, wishes
+from .output import OutputClosed, complain
+
+_MAKING = 1.0
+_CLEANING = 20.0
+
+
+def find(prefix: str) -> Sandbox:
+    """The sandbox whose id begins so.
+
+    Raises:
+        SandboxNotFound, SandboxGone, InvalidInput: there is none, or there are several.
+    """
+    return Sandbox.connect(store.shared().resolve(prefix).id)
+
+
+class Place:
+    """A `with` block around a sandbox. Whatever happens in it, a throw-away sandbox ends with it.
+
+    Args:
+        args: what `add_sandbox_options` parsed.
+        lifetime: seconds, unless the user says otherwise.
+    """
+
+    def __init__(self, args: Namespace, interrupts: Interrupts, lifetime: float) -> None:
+        check_reuse(args)
+        self._args = args
+        self._interrupts = interrupts
+        self._wishes = {"lifetime": lifetime, **wishes(args)}
+        self._sandbox: Sandbox | None = None
+
+    def __enter__(self) -> Sandbox:
+        try:
+            with self._interrupts.held(_MAKING):
+                self._sandbox = self._open()
+        except BaseException as error:
+            self._leave(error)
+            raise
+        return self._sandbox
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._leave(error)
+
+    def announce(self) -> None:
+        """Tell the id of one that stays."""
+        if self._args.keep and self._sandbox is not None:
+            complain(f"The sandbox stays: {self._sandbox.id}")
+
+    def _open(self) -> Sandbox:
+        if not self._args.reuse:
+            return Sandbox.create(self._args.driver, **self._wishes)
+        sandbox = Sandbox.get_or_create(driver=self._args.driver, **self._wishes)
+        _check_alike(sandbox, self._args.driver, self._wishes)
+        if self._args.lifetime is not None:
+            sandbox.set_lifetime(self._wishes["lifetime"])
+        return sandbox
+
+    def _leave(self, error: BaseException | None) -> None:
+        sandbox = self._sandbox
+        if sandbox is None or self._args.reuse:
+            return
+        failed = error is not None and not isinstance(error, Stopped | KeyboardInterrupt | OutputClosed)
+        if self._args.keep and not failed:
+            return
+        with self._interrupts.held(_CLEANING):
+            sandbox.destroy()
+        if self._args.keep:
+            complain(f"The sandbox {sandbox.id} was destroyed, since the run failed before it was of any use.")
+
+
+def _check_alike(sandbox: Sandbox, driver: str | None, wanted: dict[str, Any]) -> None:
+    """Refuse a found sandbox that is not as asked for: no wish is ignored."""
+    if driver is not None and driver != sandbox.driver:
+        raise _unlike(sandbox, "driver", sandbox.driver)
+    spec = make_spec(**wanted)
+    has = sandbox.info.spec
+    for name in ("image", "source", "network", "workdir", "strict"):
+        if name in wanted and getattr(spec, name) != getattr(has, name):
+            raise _unlike(sandbox, name, getattr(has, name))
+    for name in wanted.get("resources", ()):
+        if getattr(spec.resources, name) != getattr(has.resources, name):
+            raise _unlike(sandbox, name, _limit(has, name))
+
+
+def _limit(spec: Spec, name: str) -> object:
+    from ..policy.sizes import format_size
+
+    value = getattr(spec.resources, name)
+    return format_size(value) if name in ("memory", "disk") and value is not None else value
+
+
+def _unlike(sandbox: Sandbox, name: str, value: object) -> InvalidInput:
+    return InvalidInput(
+        f"The sandbox {sandbox.id} has these labels and was made with {name} {value}.",
+        hint=f"Leave --{name} out, or end it first: atoll destroy {sandbox.id}",
+    )

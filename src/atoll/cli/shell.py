@@ -1,0 +1,86 @@
+"""`atoll shell`: a terminal inside a sandbox."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+
+from ..sync.sandbox import Sandbox
+from . import terminals
+from .interrupts import Interrupts
+from .options import add_env_option, add_sandbox_options, start_directory, wishes
+from .output import STDERR, colourful, paint, write
+from .parsing import Parser, UsageError, split
+from .places import Place, find
+from .values import variables
+
+_DESCRIPTION = """\
+A shell on a terminal inside a sandbox: one that exists, or a new one that is gone when you leave
+(exit or Ctrl-D). Words after `--` are run instead of a shell.
+"""
+
+_EPILOG = """\
+examples:
+  atoll shell                      a fresh sandbox
+  atoll shell --source .           with a copy-on-write view of this directory
+  atoll shell sb-k3                one that exists; the beginning of its id is enough
+  atoll shell -- python3           something else than a shell
+
+exit code:
+  that of the shell; 125 when atoll itself fails
+"""
+
+_DAY = 86400.0
+
+# The shell shows where it is: in which sandbox, in which directory.
+_SHELL = """\
+if command -v bash >/dev/null 2>&1; then
+  export PS1="\\[\\e[36m\\]$ATOLL_SANDBOX\\[\\e[0m\\]:\\w\\$ "
+  exec bash --norc
+fi
+export PS1="$ATOLL_SANDBOX\\$ "
+exec sh
+"""
+
+
+def main(words: list[str]) -> int:
+    parser = Parser("shell", "[OPTIONS] [ID] [-- PROGRAM [ARG ...]]", _DESCRIPTION, _EPILOG)
+    parser.add_argument("id", nargs="?", metavar="ID", help="a sandbox that exists (default: a new one)")
+    add_env_option(parser)
+    add_sandbox_options(parser)
+    before, after = split(words)
+    args = parser.parse_args(before)
+    _require_terminal()
+    env = variables(args.env)
+    if args.id is not None:
+        _refuse_wishes(args)
+        return _session(find(args.id), after, env, start_directory(args))
+    place = Place(args, Interrupts(), _DAY)
+    with place as sandbox:
+        place.announce()
+        if not args.keep and not args.reuse:
+            _greet(sandbox)
+        return _session(sandbox, after, env, start_directory(args))
+
+
+def _require_terminal() -> None:
+    if not (os.isatty(0) and os.isatty(1)):
+        raise UsageError("A shell needs a terminal; `atoll run` and `atoll exec` work without one.")
+
+
+def _refuse_wishes(args: Namespace) -> None:
+    given = [name for name in wishes(args) if name != "labels"]
+    given += [name for name in ("driver", "label", "reuse", "keep") if getattr(args, name)]
+    if given:
+        raise UsageError(f"The sandbox {args.id} exists already; leave out what is for a new one: {', '.join(given)}.")
+
+
+def _greet(sandbox: Sandbox) -> None:
+    text = f"{sandbox.id} on {sandbox.driver}; it is gone when you leave with exit or Ctrl-D"
+    write(STDERR, f"{paint(text, 'faint', wanted=colourful(STDERR))}\n".encode())
+
+
+def _session(sandbox: Sandbox, command: list[str] | None, env: dict[str, str], workdir: str | None) -> int:
+    surroundings = {"TERM": os.environ.get("TERM", "xterm"), "ATOLL_SANDBOX": sandbox.id, **env}
+    ended = terminals.run(sandbox, command or ["/bin/sh", "-c", _SHELL], env=surroundings, workdir=workdir)
+    return ended.exit_code

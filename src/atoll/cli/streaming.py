@@ -1,0 +1,69 @@
+"""Running a command with our own standard input and output: live, and every byte as it is."""
+
+from __future__ import annotations
+
+import _thread
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ..client.operation import Closed
+from ..errors import AtollError
+from ..sync.raw import RawCommand
+from ..sync.sandbox import Sandbox
+from ..types import Completed
+from .output import STDERR, complain, write
+
+TIMED_OUT = 124
+_PIECE = 1 << 16
+
+
+def stdin_to_pass_on() -> bool:
+    """Whether there is input for a command: a pipe or a file, and not the user's terminal."""
+    return not os.isatty(0)
+
+
+def run(
+    sandbox: Sandbox,
+    command: str | list[str],
+    *,
+    stdin: bool = False,
+    env: Mapping[str, str] | None = None,
+    workdir: str | None = None,
+    timeout: Any = "default",
+    all_to_stderr: bool = False,
+) -> int:
+    """Run a command to its end; gives its exit code, or 124 after telling that its time was over.
+
+    Whatever interrupts this kills the command with all that it started.
+    """
+    running = RawCommand(sandbox, command, stdin=stdin, env=env, workdir=workdir, timeout=timeout)
+    try:
+        if stdin:
+            # A thread, since the command may end or speak while our input is silent.
+            _thread.start_new_thread(_pass_on_input, (running,))
+        while not isinstance(item := running.read(), Completed):
+            write(STDERR if all_to_stderr else item.stream, item.data)
+    finally:
+        running.close()
+    if item.timed_out:
+        complain(f"The command ran out of time after {running.timeout:g} s and was killed; -t gives it more.")
+        return TIMED_OUT
+    return item.exit_code
+
+
+def _pass_on_input(running: RawCommand) -> None:
+    try:
+        while piece := _read_input():
+            running.write(piece)
+        running.close_stdin()
+    except (AtollError, Closed):
+        return  # the thread that reads meets the same end, and tells it
+
+
+def _read_input() -> bytes:
+    try:
+        return os.read(0, _PIECE)
+    except OSError as error:
+        complain(f"Standard input cannot be read: {error.strerror}.")
+        return b""
