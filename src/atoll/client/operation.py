@@ -118,6 +118,12 @@ class Operation:
                 await self._refill()
         return frame
 
+    async def stir(self, timeout: float | None = None) -> None:
+        """Wait until `next` has something to give, or there is room to send. Raises as `next`."""
+        if self._released:
+            raise Closed
+        await self._guarded(self._until(lambda: self._readable() or self._writable(), timeout))
+
     async def _refill(self) -> None:
         owed, self._owed = self._owed, 0
         self._allowance += owed

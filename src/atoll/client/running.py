@@ -38,6 +38,11 @@ class Running:
             while True:
                 if self._feed is not None:
                     await self._send_input(self._feed)
+                if self._feed is not None:
+                    # A command may read all of its input before it says a word.
+                    await self.operation.stir(timeout)
+                    if not self.operation.waiting():
+                        continue
                 frame = await self.operation.next(timeout)
                 if frame.kind == DATA:
                     return frame
