@@ -14,6 +14,7 @@ from .settings import BirthFailed
 _LOOP_CTL_GET_FREE, _LOOP_CONFIGURE = 0x4C82, 0x4C0A
 _AUTOCLEAR = 4
 _SHUTDOWN, _NO_FLUSH = 0x8004587D, 2
+_LOOP_MAJOR = 7
 _CONFIG_SIZE = 304
 _FLAGS_OFFSET = 8 + 52
 SMALLEST = 1 << 20
@@ -96,7 +97,9 @@ def shut_down(path: str) -> None:
     except OSError:
         return  # the first process is dead, and its mounts with it
     try:
-        fcntl.ioctl(fd, _SHUTDOWN, struct.pack("I", _NO_FLUSH))
+        # A mistake in the path would shut down the host's own disk.
+        if os.major(os.fstat(fd).st_dev) == _LOOP_MAJOR:
+            fcntl.ioctl(fd, _SHUTDOWN, struct.pack("I", _NO_FLUSH))
     finally:
         os.close(fd)
 

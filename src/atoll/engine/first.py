@@ -19,6 +19,9 @@ def live(settings: Settings, uid: int, control: socket.socket) -> NoReturn:
     """Wait until the builder has furnished this process's namespaces, then close the wall and serve."""
     try:
         kernel.close_from(3, (control.fileno(),))
+        # The zygote's log is a host file: a guest could fill the disk with it.
+        os.dup2(0, 1)
+        os.dup2(0, 2)
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         message, _ = messages.receive(control)
         job = message["job"]

@@ -33,6 +33,8 @@ class Keeper:
         self._workdir = born["workdir"]
         self._facts = born["facts"]
         self._control, self._listener, maker = (socket.socket(fileno=fd) for fd in fds)
+        # A guest that does not listen must not stop its keeper.
+        self._control.setblocking(False)
         self._maker: socket.socket | None = maker
         self._clients = {maker.fileno(): maker}
         self._paused = False
@@ -121,7 +123,10 @@ class Keeper:
             raise BirthFailed("The sandbox is paused; call resume() first.", "busy")
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            socket.send_fds(self._control, [b"c"], [theirs.fileno()])
+            try:
+                socket.send_fds(self._control, [b"c"], [theirs.fileno()])
+            except BlockingIOError:
+                raise BirthFailed("The guest takes no more streams.", "busy") from None
             messages.send(client, {"ok": {}}, ours.fileno())
 
     def _on_status(self, client: socket.socket, request: dict[str, Any]) -> None:
