@@ -52,7 +52,7 @@ class Ended:
     """All that came on a channel up to its END."""
 
     def __init__(self):
-        self.output = defaultdict(bytes)
+        self.output = defaultdict(bytearray)
         self.chunks = []
         self.events = []
         self.ok = None
@@ -60,11 +60,11 @@ class Ended:
 
     @property
     def stdout(self):
-        return self.output[1]
+        return bytes(self.output[1])
 
     @property
     def stderr(self):
-        return self.output[2]
+        return bytes(self.output[2])
 
 
 class Client:

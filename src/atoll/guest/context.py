@@ -17,6 +17,7 @@ from .refusal import BUSY, CANCELLED, Refused, invalid
 
 _MAX_CONTEXTS = 64
 _NAME_LIMIT = 200
+_UNUSED_SECONDS = 2.0
 
 
 class Context:
@@ -38,6 +39,10 @@ class Context:
             self._link = ContextLink(self._machine, listener)
             self._count = 0
         return self._link
+
+    def discard_unused(self) -> None:
+        if self._run is None and not self._queue and self._count == 0:
+            self.discard()
 
     def discard(self) -> None:
         """End its process, which has run no cell."""
@@ -130,7 +135,10 @@ class Contexts:
         self._contexts: Dict[str, Context] = {}
 
     def prepare(self, name: str = "main") -> None:
-        self._get(name).prepare()
+        """Make a context's process ahead; one that nobody uses soon goes again, for it costs memory."""
+        context = self._get(name)
+        context.prepare()
+        self._machine.loop.after(_UNUSED_SECONDS, context.discard_unused)
 
     def forget(self) -> None:
         """Drop contexts that were prepared before the guest knew its environment; they have run nothing."""

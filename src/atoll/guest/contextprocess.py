@@ -98,6 +98,8 @@ def _set_interpreter(config: Config) -> None:
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D"))
     builtins.help = _sitebuiltins._Helper()  # noqa: SLF001  # as `site` does, which may not be loaded
     gc.freeze()  # what came from the guest is not the cell's to collect, and stays shared
+    # What came from the guest is never garbage here; collecting would only copy its pages.
+    gc.freeze()
     gc.enable()
 
 

@@ -12,8 +12,8 @@ from time import sleep
 from typing import Callable, Dict, Iterable, Optional, Set
 
 from .loop import Loop
-from .marks import Marks
-from .proc import Task, children, tasks
+from .marks import Marks, mark_of
+from .proc import Task, children, pids, tasks
 
 _ROUNDS = 64
 _PAUSES = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
@@ -35,7 +35,7 @@ class Killer:
 
     def kill_command(self, mark: int, done: Callable[[], None]) -> None:
         """Kill a command; `done` once nothing of it is left."""
-        self._kill(lambda table: self._members(mark, table), done)
+        self._kill(lambda table: self._members(mark, table), done, mark)
 
     def kill_since(self, mark: int, start: int, spared: int, done: Callable[[], None]) -> None:
         """Kill what a context has started since `start` (ticks since boot), but not the context itself."""
@@ -57,7 +57,7 @@ class Killer:
     def kill_everything(self) -> None:
         """Kill all that this guest ever started, and wait for it a little: the guest is about to end."""
         for pause in _PAUSES:
-            if not _sweep(self._ours):
+            if not _sweep(self._ours, None, self._own):
                 return
             sleep(min(pause, 0.1))
 
@@ -104,11 +104,11 @@ class Killer:
     def _living(self, pids: Iterable[int], table: Dict[int, Task]) -> Set[int]:
         return {pid for pid in pids if table[pid].alive}
 
-    def _kill(self, select: Select, done: Callable[[], None]) -> None:
+    def _kill(self, select: Select, done: Callable[[], None], mark: Optional[int] = None) -> None:
         pauses = iter(_PAUSES)
 
         def attempt() -> None:
-            pause = next(pauses, None) if _sweep(select) else None
+            pause = next(pauses, None) if _sweep(select, mark, self._own) else None
             if pause is None:
                 done()
             else:
@@ -126,10 +126,12 @@ def send(pids: Iterable[int], number: int) -> None:
             continue
 
 
-def _sweep(select: Select) -> bool:
+def _sweep(select: Select, mark: Optional[int], own: int) -> bool:
     """Stop, look again until nobody new turns up, kill. Whether there was anybody."""
     stopped: Set[int] = set()
     for _ in range(_ROUNDS):
+        if mark is not None:
+            _stop_marked(mark, own)
         found = select(tasks()) - stopped
         if not found:
             break
@@ -137,3 +139,27 @@ def _sweep(select: Select) -> bool:
         stopped |= found
     send(stopped, signal.SIGKILL)
     return bool(stopped)
+
+
+def _stop_marked(mark: int, own: int) -> None:
+    """Stop each process with a mark the moment it is seen, the newest first.
+
+    Reading the whole table takes so long that processes which fork and exit all the time have moved on
+    before they are stopped; this keeps up with them.
+    """
+    seen = {own}
+    for _ in range(_ROUNDS):
+        new = [pid for pid in sorted(pids(), reverse=True) if pid not in seen and _stop_if_marked(pid, mark)]
+        if not new:
+            return
+        seen.update(new)
+
+
+def _stop_if_marked(pid: int, mark: int) -> bool:
+    try:
+        if mark_of(pid) == mark:
+            os.kill(pid, signal.SIGSTOP)
+            return True
+    except OSError:
+        pass  # gone, or not ours
+    return False

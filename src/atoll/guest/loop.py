@@ -76,15 +76,19 @@ class Loop:
 
     def run(self) -> None:
         while not self._stopped:
-            for fd, mask in self._epoll.poll(self._patience()):
-                handler = self._handlers.get(fd)
-                if handler is not None:
-                    _guarded(handler, mask)
-            self._run_timers()
-            for _ in range(len(self._soon)):
-                _guarded(self._soon.popleft())
-            while self._last:
-                _guarded(self._last.popitem()[0])
+            self.turn()
+
+    def turn(self) -> None:
+        """Sleep until something happens, and deal with it."""
+        for fd, mask in self._epoll.poll(self._patience()):
+            handler = self._handlers.get(fd)
+            if handler is not None:
+                _guarded(handler, mask)
+        self._run_timers()
+        for _ in range(len(self._soon)):
+            _guarded(self._soon.popleft())
+        while self._last:
+            _guarded(self._last.popitem()[0])
 
     def _patience(self) -> Optional[float]:
         """How long to sleep; None is for ever, as is every poll without a timer."""

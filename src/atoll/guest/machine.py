@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal
 import os
 import signal
 
@@ -44,7 +45,7 @@ def undo_inherited_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in range(1, signal.NSIG):
         try:
-            if signal.getsignal(number) is signal.SIG_IGN and number not in (signal.SIGPIPE, signal.SIGXFSZ):
+            if _signal.getsignal(number) == _signal.SIG_IGN and number not in (signal.SIGPIPE, signal.SIGXFSZ):
                 signal.signal(number, signal.SIG_DFL)
         except (OSError, ValueError):
             continue  # not a signal of this kernel, or one that cannot be handled

@@ -33,12 +33,15 @@ class Task(NamedTuple):
 def tasks() -> Dict[int, Task]:
     """Every process that can be seen, by pid."""
     found = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            task = read_task(int(name))
-            if task is not None:
-                found[task.pid] = task
+    for pid in pids():
+        task = read_task(pid)
+        if task is not None:
+            found[pid] = task
     return found
+
+
+def pids() -> List[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def read_task(pid: int) -> Optional[Task]:

@@ -39,7 +39,9 @@ def invalid(message: str) -> Refused:
 
 
 def file_refusal(number: int, path: str, reason: Optional[str] = None) -> Refused:
-    """The refusal for an errno; a name that is too long is the caller's mistake, not the file system's."""
+    """The refusal for an errno. A name that is too long is the caller's mistake; a limit passes again."""
+    if number in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+        return Refused(BUSY, "The sandbox has run out of descriptors or memory: %s." % os.strerror(number))
     message = "%s: %s" % (reason or os.strerror(number), _short(path))
     if number == errno.ENAMETOOLONG:
         return Refused(INVALID_PATH, message)
@@ -49,8 +51,6 @@ def file_refusal(number: int, path: str, reason: Optional[str] = None) -> Refuse
 def from_os_error(error: OSError, path: Optional[str]) -> Refused:
     """What the kernel said, told of the path that the client named where the error has none of its own."""
     number = error.errno if error.errno is not None else errno.EIO
-    if number in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
-        return Refused(BUSY, "The sandbox has run out of descriptors or memory: %s." % os.strerror(number))
     return file_refusal(number, path if path is not None else _named(error.filename))
 
 

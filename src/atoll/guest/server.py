@@ -57,6 +57,10 @@ class Server:
         """Make the process of the context "main" ahead of its first cell."""
         self._contexts.prepare()
 
+    def turn(self) -> None:
+        """Serve whatever comes next."""
+        self._machine.loop.turn()
+
     def run(self) -> None:
         """Serve until the keeper hangs up, then kill everything that was started."""
         self._machine.loop.run()
