@@ -18,6 +18,7 @@ import time
 from typing import Any
 
 from . import cgroups, disk, jobs, kernel, landlock, layout, messages, rootfs, seccomp, stem, sweep
+from .rehearsal import rehearse
 from .settings import Settings, new_id
 
 IDLE_SECONDS = 300.0
@@ -283,6 +284,10 @@ def prepare(home: str, tag: str) -> Settings:
 def main(home: str, tag: str, ready: int) -> None:
     """Run as a daemon; `ready` is a pipe that gets b"ok", or the reason why not."""
     os.chdir("/")
+    # The caller's keys are none of a sandbox's business. The filter and the masks of /proc hide them too, so
+    # a container that forbids this takes nothing away.
+    with contextlib.suppress(OSError):
+        kernel.leave_session_keyring()
     try:
         settings = prepare(home, tag)
         listener = messages.listen(f"{settings.layout.run}/zygote-{tag}")
@@ -290,6 +295,7 @@ def main(home: str, tag: str, ready: int) -> None:
         os.write(ready, str(error).encode())
         raise SystemExit(1) from error
     sweep.sweep(settings)
+    rehearse(settings)
     gc.collect()
     gc.freeze()
     gc.disable()

@@ -17,7 +17,6 @@ from .refusal import BUSY, CANCELLED, Refused, invalid
 
 _MAX_CONTEXTS = 64
 _NAME_LIMIT = 200
-_UNUSED_SECONDS = 2.0
 
 
 class Context:
@@ -135,10 +134,13 @@ class Contexts:
         self._contexts: Dict[str, Context] = {}
 
     def prepare(self, name: str = "main") -> None:
-        """Make a context's process ahead; one that nobody uses soon goes again, for it costs memory."""
-        context = self._get(name)
-        context.prepare()
-        self._machine.loop.after(_UNUSED_SECONDS, context.discard_unused)
+        """Make a context's process ahead of its first cell."""
+        self._get(name).prepare()
+
+    def discard_unused(self) -> None:
+        """End prepared processes that have run nothing: they cost memory, and a first cell makes one anew."""
+        for context in self._contexts.values():
+            context.discard_unused()
 
     def forget(self) -> None:
         """Drop contexts that were prepared before the guest knew its environment; they have run nothing."""
