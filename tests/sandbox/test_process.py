@@ -123,13 +123,14 @@ def test_a_terminal_has_a_size_echoes_and_can_be_resized(sandbox):
     assert "is a tty" in rest
 
 
-def test_a_terminal_has_a_usual_size_and_ctrl_c_interrupts(sandbox):
+def test_a_terminal_has_a_usual_size_and_ctrl_c_interrupts(sandbox, eventually):
     with sandbox.start(["sh"], pty=True) as process:
         process.write("stty size\n")
         assert "24 80" in read_until(process, "24 80")
-        process.write("sleep 1000\n")
-        read_until(process, "sleep 1000")
+        process.write("sleep 1012.5\n")
+        eventually(lambda: any(each.command == "sleep 1012.5" for each in sandbox.processes()))
         process.write("\x03")
+        eventually(lambda: not any(each.command == "sleep 1012.5" for each in sandbox.processes()))
         process.write("echo al''ive\n")
         read_until(process, "alive")
 

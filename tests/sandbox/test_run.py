@@ -129,7 +129,7 @@ def test_callbacks_hear_text_as_it_comes_and_never_half_a_character(sandbox):
         sandbox.files.write("go", "")
 
     done = sandbox.run(
-        r"rm -f go; printf 'gr\303'; until [ -e go ]; do sleep 0.01; done; printf '\274n'; echo oops >&2; printf 'x\303'",
+        r"rm -f go; printf 'gr\303'; until [ -e go ]; do sleep 0.01; done; printf '\274nx\303'; echo oops >&2",
         on_stdout=hear,
         on_stderr=complained.append,
     )

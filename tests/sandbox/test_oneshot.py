@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import pytest
+
+from atoll import AtollError, CommandFailed, InvalidInput, Sandbox, run, run_code, run_many
+from atoll.errors import ManyFailed
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    yield
+    assert Sandbox.list() == []
+
+
+def test_run_is_one_command_in_a_sandbox_of_its_own():
+    heard = []
+    done = run(
+        "cat; echo $WORD; basename $PWD",
+        "fake",
+        stdin="in ",
+        env={"WORD": "w"},
+        workdir="/here",
+        on_stdout=heard.append,
+    )
+    assert done.stdout == "".join(heard) == "in w\nhere\n"
+    assert run("exit 3", "fake").exit_code == 3
+    assert run("sleep 1000", "fake", timeout=0.3).timed_out
+    with pytest.raises(CommandFailed):
+        run("exit 3", "fake", check=True)
+
+
+def test_run_code_is_one_cell_in_a_sandbox_of_its_own():
+    assert run_code("x = 1\nx + 1", "fake").text == "2"
+    assert run_code("x", "fake").error.name == "NameError"
+
+
+def test_run_many_gives_results_in_order_and_a_failing_command_is_data():
+    commands = ["sleep 0.2; echo first", ["echo", "second"], "exit 7", "echo last"]
+    done = run_many(commands, "fake", max_workers=4)
+    assert [(each.stdout, each.exit_code) for each in done] == [
+        ("first\n", 0),
+        ("second\n", 0),
+        ("", 7),
+        ("last\n", 0),
+    ]
+    assert run_many([], "fake") == []
+
+
+def test_run_many_runs_no_more_at_once_than_asked():
+    at_once = "mkdir lock 2>/dev/null; echo $$"
+    done = run_many([at_once] * 5, "fake", max_workers=1)
+    assert len(done) == 5
+    with pytest.raises(InvalidInput):
+        run_many(["true"], "fake", max_workers=0)
+
+
+def test_one_that_breaks_does_not_lose_the_others():
+    with pytest.raises(ManyFailed, match="1 of 3 commands could not be run") as caught:
+        run_many(["echo a", [], "echo c"], "fake")
+    results = caught.value.results
+    assert [getattr(each, "stdout", None) for each in results] == ["a\n", None, "c\n"]
+    assert isinstance(results[1], AtollError)
+
+
+def test_wishes_that_cannot_be_are_refused():
+    with pytest.raises(InvalidInput):
+        run("true", "fake", timeout=-1)
+    with pytest.raises(TypeError):
+        run("true", "fake", colour="red")
