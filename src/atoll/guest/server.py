@@ -27,6 +27,8 @@ from .refusal import invalid
 
 NEW_CLIENT, ENVIRONMENT = b"c", b"e"
 MAX_CONTROL = 1 << 17
+# How long after its first client a guest keeps a context that was made ahead and not used.
+PREPARED_SECONDS = 2.0
 
 Answering = Callable[[Arguments], Dict[str, Any]]
 Stepping = Callable[[Job, Arguments], Steps]
@@ -49,6 +51,7 @@ class Server:
         self._commands = Commands(machine)
         self._contexts = Contexts(machine)
         self._connections: Set[Connection] = set()
+        self._had_client = False
         self._operations = self._table(machine.root)
         Signals(machine.loop, self._signal_handlers())
         machine.loop.watch(control.fileno(), IN, self._hear_keeper)
@@ -153,6 +156,9 @@ class Server:
                 os.close(fd)
 
     def _welcome(self, client: socket.socket) -> None:
+        if not self._had_client:
+            self._had_client = True
+            self._machine.loop.after(PREPARED_SECONDS, self._contexts.discard_unused)
         self._connections.add(Connection(self._machine.loop, client, self._open, self._connections.discard))
 
 
