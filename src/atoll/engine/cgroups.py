@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Callable
 
 _V1_AT_BIRTH = ("memory", "pids")
 _V1_ON_DEMAND = ("cpu", "freezer")
@@ -180,8 +181,7 @@ class Group:
         if frozen:
             self._await(lambda: _read(f"{path}/freezer.state").strip() == "FROZEN", timeout)
 
-    def _await(self, done: object, timeout: float) -> None:
-        assert callable(done)
+    def _await(self, done: Callable[[], bool], timeout: float) -> None:
         deadline = time.monotonic() + timeout
         while not done():
             if time.monotonic() > deadline:

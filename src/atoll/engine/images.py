@@ -7,12 +7,16 @@ owns nothing, may write nowhere but below the target, and whose mistakes therefo
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from ..errors import InvalidInput, Unsupported
 from . import kernel, landlock
-from .settings import FIRST_UID
 from .layout import Layout
 from .removal import remove_tree
+from .settings import FIRST_UID
+
+if TYPE_CHECKING:
+    import tarfile
 
 
 def unpacked(image: str, home: str) -> str:
@@ -46,7 +50,7 @@ def _cached(path: str, home: str) -> str:
         return target
     draft = f"{target}.{os.getpid()}"
     os.makedirs(draft, mode=0o755)
-    os.chmod(draft, 0o755)
+    os.chmod(draft, 0o755)  # noqa: S103 - every sandbox reads it, whatever the caller's umask
     try:
         _unpack(path, draft)
         try:
@@ -83,7 +87,7 @@ def _unpack(archive: str, target: str) -> None:
                 kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
                 landlock.restrict(abi, (target,))
                 with tarfile.open(fileobj=file, mode="r:*") as tar:
-                    tar.extractall(target, filter=_keep)
+                    tar.extractall(target, filter=_keep)  # noqa: S202 - confined to the target by Landlock
                 os._exit(0)
             except BaseException as error:  # noqa: BLE001 - the parent tells it
                 os.write(writer, str(error).encode()[:2048])
@@ -96,15 +100,12 @@ def _unpack(archive: str, target: str) -> None:
         raise InvalidInput(f"The image archive {archive} cannot be unpacked: {said or 'the unpacker died'}.")
 
 
-def _keep(member: object, _target: str) -> object | None:
+def _keep(member: tarfile.TarInfo, _target: str) -> tarfile.TarInfo | None:
     """Devices are left out (nobody could open them), owners are dropped, directories stay ours to write."""
-    import tarfile
-
-    assert isinstance(member, tarfile.TarInfo)
     if member.isdev():
         return None
     name = member.name.lstrip("/")
     if ".." in name.split("/"):
-        raise tarfile.TarError(f"{member.name!r} points outside the archive")
+        raise ValueError(f"{member.name!r} points outside the archive")
     mode = member.mode & 0o777 | (0o700 if member.isdir() else 0)
     return member.replace(name=name, mode=mode, uid=None, gid=None, uname=None, gname=None)  # type: ignore[arg-type]

@@ -39,7 +39,9 @@ def enter(root: str, *, locked: bool) -> None:
     os.chdir(root)
     kernel.pivot_root(".", layout.OLD_ROOT[1:])
     os.chdir("/")
-    kernel.mount("devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")
+    kernel.mount(
+        "devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620"
+    )
     kernel.mount("shm", "/dev/shm", "tmpfs", _NOSUID_NODEV, "mode=1777,size=50%")
 
 

@@ -80,7 +80,7 @@ class Keeper:
         wait = max(0.0, self._expires - time.time())
         if self._watchdog and not self._paused:
             wait = min(wait, self._watchdog.due(time.monotonic()))
-        return min(wait, 86400.0) * 1000 + 1
+        return float(min(wait, 86400.0) * 1000 + 1)
 
     def _accept(self) -> None:
         client, _ = self._listener.accept()
@@ -114,11 +114,11 @@ class Keeper:
         except (BirthFailed, OSError, usage.TooDeep) as error:
             _tell_error(client, {"code": getattr(error, "code", "sandbox_error"), "message": str(error)})
 
-    def _on_keep(self, client: socket.socket, request: dict[str, Any]) -> None:
+    def on_keep(self, client: socket.socket, request: dict[str, Any]) -> None:
         if client is self._maker:
             self._maker = None
 
-    def _on_open(self, client: socket.socket, request: dict[str, Any]) -> None:
+    def on_open(self, client: socket.socket, request: dict[str, Any]) -> None:
         if self._paused:
             raise BirthFailed("The sandbox is paused; call resume() first.", "busy")
         ours, theirs = socket.socketpair()
@@ -129,15 +129,15 @@ class Keeper:
                 raise BirthFailed("The guest takes no more streams.", "busy") from None
             messages.send(client, {"ok": {}}, ours.fileno())
 
-    def _on_status(self, client: socket.socket, request: dict[str, Any]) -> None:
+    def on_status(self, client: socket.socket, request: dict[str, Any]) -> None:
         status = "paused" if self._paused else "running"
         messages.send(client, {"ok": {"status": status, "expires": self._expires, **self._facts}})
 
-    def _on_lifetime(self, client: socket.socket, request: dict[str, Any]) -> None:
+    def on_lifetime(self, client: socket.socket, request: dict[str, Any]) -> None:
         self._expires = time.time() + float(request["seconds"])
         messages.send(client, {"ok": {"expires": self._expires}})
 
-    def _on_metrics(self, client: socket.socket, request: dict[str, Any]) -> None:
+    def on_metrics(self, client: socket.socket, request: dict[str, Any]) -> None:
         pids = usage.descendants(self._first)
         group = self._group()
         box = self._settings.layout.box(self._id)
@@ -151,11 +151,11 @@ class Keeper:
         }
         messages.send(client, {"ok": answer})
 
-    def _on_pause(self, client: socket.socket, request: dict[str, Any]) -> None:
+    def on_pause(self, client: socket.socket, request: dict[str, Any]) -> None:
         self._freeze(frozen=True)
         messages.send(client, {"ok": {}})
 
-    def _on_resume(self, client: socket.socket, request: dict[str, Any]) -> None:
+    def on_resume(self, client: socket.socket, request: dict[str, Any]) -> None:
         self._freeze(frozen=False)
         messages.send(client, {"ok": {}})
 
@@ -170,25 +170,25 @@ class Keeper:
             usage.signal_all(self._first, signal.SIGSTOP if frozen else signal.SIGCONT)
         self._paused = frozen
 
-    def _on_stop(self, client: socket.socket, request: dict[str, Any]) -> None:
+    def on_stop(self, client: socket.socket, request: dict[str, Any]) -> None:
         self.keep_files = True
-        self._on_destroy(client, request)
+        self.on_destroy(client, request)
 
-    def _on_destroy(self, client: socket.socket, request: dict[str, Any]) -> None:
+    def on_destroy(self, client: socket.socket, request: dict[str, Any]) -> None:
         self.ending = client
         self._done = True
 
 
 _REQUESTS: dict[str, Callable[[Keeper, socket.socket, dict[str, Any]], None]] = {
-    "keep": Keeper._on_keep,
-    "open": Keeper._on_open,
-    "status": Keeper._on_status,
-    "lifetime": Keeper._on_lifetime,
-    "metrics": Keeper._on_metrics,
-    "pause": Keeper._on_pause,
-    "resume": Keeper._on_resume,
-    "stop": Keeper._on_stop,
-    "destroy": Keeper._on_destroy,
+    "keep": Keeper.on_keep,
+    "open": Keeper.on_open,
+    "status": Keeper.on_status,
+    "lifetime": Keeper.on_lifetime,
+    "metrics": Keeper.on_metrics,
+    "pause": Keeper.on_pause,
+    "resume": Keeper.on_resume,
+    "stop": Keeper.on_stop,
+    "destroy": Keeper.on_destroy,
 }
 
 

@@ -187,8 +187,9 @@ class Midwife:
         messages.send(maker, {"ready": facts}, ours.fileno())
 
 
-def run(settings: Settings, sandbox: str, job: dict[str, Any] | None, peer: int, keeper: socket.socket, *,
-        closed: bool) -> NoReturn:
+def run(
+    settings: Settings, sandbox: str, job: dict[str, Any] | None, peer: int, keeper: socket.socket, *, closed: bool
+) -> NoReturn:
     """The whole life of a midwife. `peer` is the maker, or the zygote that will bring job and maker later."""
     code = 1
     try:
@@ -215,8 +216,9 @@ def _make(settings: Settings, sandbox: str, job: dict[str, Any], maker: socket.s
         midwife.hand_over(job, maker, keeper)
 
 
-def _park_then_make(midwife: Midwife, settings: Settings, zygote: socket.socket, keeper: socket.socket, *,
-                    closed: bool) -> None:
+def _park_then_make(
+    midwife: Midwife, settings: Settings, zygote: socket.socket, keeper: socket.socket, *, closed: bool
+) -> None:
     try:
         midwife.start(limits.plan(jobs.COMMON, settings), closed=closed)
     except (BirthFailed, OSError) as error:

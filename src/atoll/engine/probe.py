@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 
 from ..types import Layer
 from . import cgroups, jail, kernel, landlock, seccomp
@@ -21,9 +22,8 @@ def _read(path: str) -> str:
         return ""
 
 
-def _in_child(action: object) -> str | None:
+def _in_child(action: Callable[[], None]) -> str | None:
     """Try something in a child process: None when it worked, else the reason."""
-    assert callable(action)
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -40,9 +40,8 @@ def _in_child(action: object) -> str | None:
     return None if os.waitpid(pid, 0)[1] == 0 else said or "it crashed"
 
 
-def namespace_fix(read: object = _read) -> str:
+def namespace_fix(read: Callable[[str], str] = _read) -> str:
     """Why an ordinary user may not make namespaces here, and what to do."""
-    assert callable(read)
     if read(_APPARMOR) == "1":
         return (
             "Ubuntu's AppArmor forbids user namespaces to programs without a profile: run "
@@ -120,14 +119,20 @@ def _seccomp() -> Layer:
 
 
 def _tools() -> list[Layer]:
-    wanted = [("network=all", ("ip", "nft", "nsenter"), "iproute2 nftables util-linux")]
+    wanted: list[tuple[str, tuple[str, ...], str]] = [
+        ("network=all", ("ip", "nft", "nsenter"), "iproute2 nftables util-linux")
+    ]
     if os.geteuid() != 0:
-        wanted = [("network=all", ("pasta",), "passt")]
+        wanted: list[tuple[str, tuple[str, ...], str]] = [("network=all", ("pasta",), "passt")]
     else:
         wanted.append(("disk limit in the kernel", ("mkfs.ext4",), "e2fsprogs"))
     found = []
     for name, tools, packages in wanted:
-        missing = [t for t in tools if not any(os.access(f"{d}/{t}", os.X_OK) for d in ("/usr/sbin", "/usr/bin", "/sbin", "/bin"))]
+        missing = [
+            t
+            for t in tools
+            if not any(os.access(f"{d}/{t}", os.X_OK) for d in ("/usr/sbin", "/usr/bin", "/sbin", "/bin"))
+        ]
         fix = f"apt-get install {packages}" if missing else None
         detail = f"missing: {', '.join(missing)}" if missing else ", ".join(tools)
         found.append(Layer(name, ready=not missing, detail=detail, fix=fix, required=False))

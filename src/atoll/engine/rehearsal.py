@@ -11,11 +11,12 @@ import os
 import select
 import signal
 import socket
+from typing import Any
 
 from ..guest.config import Config
 from ..guest.server import Server
 from ..wire import frames
-from . import kernel, landlock, messages
+from . import kernel, messages
 from .settings import Settings
 
 _TIMES = 12
@@ -55,7 +56,7 @@ def _session(server: Server, control: socket.socket) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         socket.send_fds(control, [b"c"], [theirs.fileno()])
-        wishes = [{"op": "code", "code": "1"}, {"op": "exec", "argv": ["true"]}] * 4
+        wishes: list[dict[str, Any]] = [{"op": "code", "code": "1"}, {"op": "exec", "argv": ["true"]}] * 4
         ours.sendall(
             frames.encode_json(0, frames.HELLO, {"version": frames.VERSION})
             + b"".join(frames.encode_json(n, frames.OPEN, wish) for n, wish in enumerate(wishes, 1))

@@ -13,9 +13,23 @@ from . import kernel, layout
 
 SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 # What programs in /usr expect to find in /etc and that tells nothing about this host.
-_ETC_SHARED = ("alternatives", "ca-certificates", "fonts", "java-17-openjdk", "java-21-openjdk", "ssl/certs",
-               "ssl/openssl.cnf", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "mime.types", "localtime",
-               "R", "protocols", "services")
+_ETC_SHARED = (
+    "alternatives",
+    "ca-certificates",
+    "fonts",
+    "java-17-openjdk",
+    "java-21-openjdk",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "mime.types",
+    "localtime",
+    "R",
+    "protocols",
+    "services",
+)
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _NOT_FROM_IMAGE = frozenset(("proc", "dev", "sys", "tmp", "run", "home", "workspace", "etc", layout.OLD_ROOT[1:]))
 
@@ -114,8 +128,13 @@ def _devices(root: str) -> None:
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
         # A device on a mount without devices cannot be opened, so these few are bound plainly.
         kernel.mount(f"/dev/{name}", target, None, kernel.MS_BIND)
-    for link, to in (("fd", "/proc/self/fd"), ("stdin", "/proc/self/fd/0"), ("stdout", "/proc/self/fd/1"),
-                     ("stderr", "/proc/self/fd/2"), ("ptmx", "pts/ptmx")):
+    for link, to in (
+        ("fd", "/proc/self/fd"),
+        ("stdin", "/proc/self/fd/0"),
+        ("stdout", "/proc/self/fd/1"),
+        ("stderr", "/proc/self/fd/2"),
+        ("ptmx", "pts/ptmx"),
+    ):
         os.symlink(to, f"{root}/dev/{link}")
     for name in ("pts", "shm"):
         os.mkdir(f"{root}/dev/{name}")
@@ -130,27 +149,41 @@ def populate(root: str, *, image: str | None = None, workdir: str = layout.WORKS
     kernel.mount("atoll", root, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755,size=8m")
     _devices(root)
     if image is None:
-        for name in SYSTEM:
-            if os.path.lexists(f"/{name}"):
-                _place(f"/{name}", f"{root}/{name}")
-        _host_etc(root, resolver)
+        _host_system(root, resolver)
     else:
-        for name in sorted(os.listdir(image)):
-            if name not in _NOT_FROM_IMAGE:
-                _place(f"{image}/{name}", f"{root}/{name}")
-        _image_etc(root, image, resolver)
+        _image_system(root, image, resolver)
     if not os.path.lexists(f"{root}/var"):
         os.mkdir(f"{root}/var")
         os.symlink("/tmp", f"{root}/var/tmp")
     for path in ("proc", "tmp", "run", "root", layout.HOME_INSIDE, layout.OLD_ROOT, workdir):
         if not os.path.isdir(f"{root}/{path.strip('/')}"):
             _make_parents(root, path)
+    _interpreter_too(root, image)
+
+
+def _host_system(root: str, resolver: str) -> None:
+    for name in SYSTEM:
+        if os.path.lexists(f"/{name}"):
+            _place(f"/{name}", f"{root}/{name}")
+    _host_etc(root, resolver)
+
+
+def _image_system(root: str, image: str, resolver: str) -> None:
+    for name in sorted(os.listdir(image)):
+        if name not in _NOT_FROM_IMAGE:
+            _place(f"{image}/{name}", f"{root}/{name}")
+    _image_etc(root, image, resolver)
+
+
+def _interpreter_too(root: str, image: str | None) -> None:
+    """Cells run on the Python that runs atoll, wherever it lives."""
     prefix = interpreter()
-    if image is not None or not prefix.startswith("/usr"):
-        target = f"{root}{prefix}"
-        if image is None or not os.path.exists(target):
-            os.makedirs(target, exist_ok=True)
-            kernel.bind(prefix, target, read_only=True)
+    if image is None and prefix.startswith("/usr"):
+        return
+    target = f"{root}{prefix}"
+    if image is None or not os.path.exists(target):
+        os.makedirs(target, exist_ok=True)
+        kernel.bind(prefix, target, read_only=True)
 
 
 def seal(root: str) -> None:

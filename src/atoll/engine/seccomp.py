@@ -11,7 +11,7 @@ import struct
 
 from . import kernel
 
-# name: (x86-64, aarch64)
+# Call numbers on x86-64 and on aarch64.
 _DENIED: dict[str, tuple[int | None, int | None]] = {
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
@@ -141,9 +141,7 @@ def program(machine: str) -> bytes:
         code += [_op(_JGE, _X32_BIT, 0, 1), _refuse(errno.ENOSYS)]
     # libc falls back to clone, whose flags can be seen.
     code += _when(_CLONE3, [_refuse(errno.ENOSYS)])
-    code += _when(
-        clone, [_op(_LD, _ARG0), _op(_JSET, _NEW_NAMESPACES, 0, 1), _refuse(errno.EPERM), _op(_RET, _ALLOW)]
-    )
+    code += _when(clone, [_op(_LD, _ARG0), _op(_JSET, _NEW_NAMESPACES, 0, 1), _refuse(errno.EPERM), _op(_RET, _ALLOW)])
     code += _when(
         ioctl,
         [
@@ -169,9 +167,7 @@ def program(machine: str) -> bytes:
             _op(_RET, _ALLOW),
         ],
     )
-    code += _when(
-        socketpair, [_op(_LD, _ARG0), _op(_JEQ, _UNIX, 1, 0), _refuse(errno.EAFNOSUPPORT), _op(_RET, _ALLOW)]
-    )
+    code += _when(socketpair, [_op(_LD, _ARG0), _op(_JEQ, _UNIX, 1, 0), _refuse(errno.EAFNOSUPPORT), _op(_RET, _ALLOW)])
     return b"".join(code + _search(denied(machine)))
 
 

@@ -12,7 +12,7 @@ import signal
 import socket
 from typing import NoReturn
 
-from . import kernel, keeper, messages
+from . import keeper, kernel, messages
 from .settings import ID_LENGTH, Settings
 
 PARK_CLOSED, PARK_OPEN, MAKE = b"c", b"o", b"m"

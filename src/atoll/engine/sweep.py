@@ -11,9 +11,9 @@ import os
 import time
 
 from . import cgroups, messages
-from .settings import Settings
 from .layout import Layout
 from .removal import remove_tree
+from .settings import Settings
 
 
 def is_alive(places: Layout, sandbox: str) -> bool:

@@ -50,13 +50,12 @@ class Watchdog:
             return
         if self._memory is not None and usage.memory(pids) > self._memory:
             self._kill([max((p for p in pids if p != self._first), key=usage.resident, default=0)])
-        if self._disk is not None and self._over_disk():
+        if self._disk is not None and self._over_disk(self._disk):
             self._kill([p for p in pids if p != self._first])
 
-    def _over_disk(self) -> bool:
-        assert self._disk is not None
+    def _over_disk(self, limit: int) -> bool:
         try:
-            return usage.disk(self._box) > self._disk
+            return usage.disk(self._box) > limit
         except usage.TooDeep:
             return True
 

@@ -274,8 +274,12 @@ def prepare(home: str, tag: str) -> Settings:
         filter_code=seccomp.program(kernel.MACHINE),
         template=template,
         python=f"{prefix}/bin/{version}",
-        python_path=(f"{prefix}/lib/{version.replace('.', '')}.zip", library, f"{library}/lib-dynload",
-                     f"{library}/site-packages"),
+        python_path=(
+            f"{prefix}/lib/{version.replace('.', '')}.zip",
+            library,
+            f"{library}/lib-dynload",
+            f"{library}/site-packages",
+        ),
         resolver=servers,
         has_loop=not rootless and disk.available(),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _signal
 import os
 import signal
 
@@ -40,12 +39,16 @@ class Machine:
             os.close(fd)
 
 
+def _ignored(number: int) -> bool:
+    return signal.getsignal(number) is signal.SIG_IGN
+
+
 def undo_inherited_signals() -> None:
     """Commands inherit what is blocked or ignored, so the guest starts from a clean slate."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in range(1, signal.NSIG):
         try:
-            if _signal.getsignal(number) == _signal.SIG_IGN and number not in (signal.SIGPIPE, signal.SIGXFSZ):
+            if _ignored(number) and number not in (signal.SIGPIPE, signal.SIGXFSZ):
                 signal.signal(number, signal.SIG_DFL)
         except (OSError, ValueError):
             continue  # not a signal of this kernel, or one that cannot be handled
