@@ -1,0 +1,9 @@
+"""The fake driver keeps the contract, as far as it declares to."""
+
+from __future__ import annotations
+
+from atoll.testing import DriverConformance
+
+
+class TestFake(DriverConformance):
+    driver = "fake"
