@@ -144,6 +144,9 @@ def close(job: dict[str, Any], filter_code: bytes, *, uid: int, rootless: bool, 
     mount_proc()
     # Not before: without root, proc can only be mounted while another one is in sight.
     kernel.umount(layout.OLD_ROOT)
+    socket.sethostname(layout.HOST_NAME)
+    if job["network"] != "host":
+        loopback_up()
     set_rlimits(job["rlimits"])
     os.umask(0o022)
     if not rootless:

@@ -24,7 +24,6 @@ from .settings import FIRST_UID, BirthFailed, Settings, started_at
 
 _UIDS = 1 << 22
 _BIRTH_TIMEOUT = 20.0
-_JOINED = (("mnt", kernel.CLONE_NEWNS), ("net", kernel.CLONE_NEWNET), ("uts", kernel.CLONE_NEWUTS))
 
 
 class Midwife:
@@ -58,9 +57,6 @@ class Midwife:
         with self._inside():
             root = self._own_root(job) if custom else self._settings.template
             jail.enter(root, locked=self._settings.rootless and not custom)
-            if job["network"] != "host":
-                jail.loopback_up()
-            socket.sethostname(layout.HOST_NAME)
         if closed:
             self._furnish({**job, "prefork": True})
 
@@ -102,16 +98,15 @@ class Midwife:
 
     @contextlib.contextmanager
     def _inside(self) -> Iterator[None]:
-        """In the first process's namespaces, but not in its user namespace, whose way back is closed."""
-        back = [(os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC), flag) for name, flag in _JOINED]
+        """Among the first process's mounts. Without root there would be no way back from its other namespaces."""
+        back = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
         target = os.pidfd_open(self._pid)
         try:
-            kernel.setns(target, sum(flag for _, flag in _JOINED))
+            kernel.setns(target, kernel.CLONE_NEWNS)
             yield
         finally:
-            for fd, flag in back:
-                kernel.setns(fd, flag)
-                os.close(fd)
+            kernel.setns(back, kernel.CLONE_NEWNS)
+            os.close(back)
             os.close(target)
 
     def _own_root(self, job: dict[str, Any]) -> str:
