@@ -119,24 +119,21 @@ def _seccomp() -> Layer:
 
 
 def _tools() -> list[Layer]:
-    wanted: list[tuple[str, tuple[str, ...], str]] = [
-        ("network=all", ("ip", "nft", "nsenter"), "iproute2 nftables util-linux")
-    ]
-    if os.geteuid() != 0:
-        wanted: list[tuple[str, tuple[str, ...], str]] = [("network=all", ("pasta",), "passt")]
-    else:
-        wanted.append(("disk limit in the kernel", ("mkfs.ext4",), "e2fsprogs"))
-    found = []
-    for name, tools, packages in wanted:
-        missing = [
-            t
-            for t in tools
-            if not any(os.access(f"{d}/{t}", os.X_OK) for d in ("/usr/sbin", "/usr/bin", "/sbin", "/bin"))
+    if os.geteuid() == 0:
+        return [
+            _tool_layer("network=all", ("ip", "nft", "nsenter"), "iproute2 nftables util-linux"),
+            _tool_layer("disk limit in the kernel", ("mkfs.ext4",), "e2fsprogs"),
         ]
-        fix = f"apt-get install {packages}" if missing else None
-        detail = f"missing: {', '.join(missing)}" if missing else ", ".join(tools)
-        found.append(Layer(name, ready=not missing, detail=detail, fix=fix, required=False))
-    return found
+    return [_tool_layer("network=all", ("pasta",), "passt")]
+
+
+def _tool_layer(name: str, tools: tuple[str, ...], packages: str) -> Layer:
+    places = ("/usr/sbin", "/usr/bin", "/sbin", "/bin")
+    missing = [tool for tool in tools if not any(os.access(f"{place}/{tool}", os.X_OK) for place in places)]
+    if missing:
+        fix = f"apt-get install {packages}"
+        return Layer(name, ready=False, detail=f"missing: {', '.join(missing)}", fix=fix, required=False)
+    return Layer(name, ready=True, detail=", ".join(tools), required=False)
 
 
 def layers() -> list[Layer]:

@@ -1,0 +1,1 @@
+"""What atoll promises, measured beside a peer or a floor in one run. `make bench`; not part of the tests."""

@@ -1,0 +1,57 @@
+"""A hundred sandboxes asked for at once, each with a first result, beside a hundred bare Pythons."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+
+from atoll import Sandbox
+
+from .measure import BARE, Figure, clean_environment, median, say
+
+AT_ONCE = 100
+
+
+def _sandboxes() -> float:
+    made: list[Sandbox] = []
+
+    def one() -> None:
+        sandbox = Sandbox.create()
+        if sandbox.run_code("6 * 7").text != "42":
+            raise RuntimeError("a wrong result")
+        made.append(sandbox)
+
+    threads = [threading.Thread(target=one) for _ in range(AT_ONCE)]
+    start = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    seen = time.perf_counter() - start
+    if len(made) != AT_ONCE:
+        raise RuntimeError(f"only {len(made)} of {AT_ONCE} came up")
+    for sandbox in made:
+        sandbox.destroy()
+    return seen
+
+
+def _pythons() -> float:
+    start = time.perf_counter()
+    running = [subprocess.Popen(BARE, env=clean_environment()) for _ in range(AT_ONCE)]
+    for process in running:
+        process.wait()
+    return time.perf_counter() - start
+
+
+def measure() -> list[Figure]:
+    say(f"burst: {AT_ONCE} at once")
+    Sandbox.create().destroy()
+    ours, bare = [], []
+    for _ in range(3):
+        time.sleep(0.5)
+        bare.append(_pythons())
+        time.sleep(0.5)
+        ours.append(_sandboxes())
+    peer = f"{AT_ONCE} x python3 -c pass"
+    return [Figure(f"{AT_ONCE} at once, all with a result", median(ours) * 1e3, "ms", peer, median(bare) * 1e3, 1.0)]
