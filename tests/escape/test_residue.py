@@ -1,0 +1,115 @@
+"""A sandbox that has ended leaves nothing: no process, mount, control group, socket, file, interface or device."""
+
+import os
+import time
+
+import pytest
+from tests.escape import residue
+from tests.escape.harness import eventually
+
+
+def all_processes(box):
+    return residue.descendants(box.handle["pid"])
+
+
+def check_gone(maker, box, processes):
+    """At once, but for the keeper itself, which has just answered and is about to end."""
+    keeper = [each for each in processes if each[0] == box.handle["pid"]]
+    assert residue.traces(maker, box, [each for each in processes if each not in keeper]) == {}
+    eventually(lambda: not any(map(residue.is_alive, keeper)), "the keeper is gone")
+
+
+def leave_things_behind(box):
+    """Processes in the background, deep trees, odd modes."""
+    box.run("(setsid sleep 1000 &) ; nohup sleep 1001 >/dev/null 2>&1 & echo started", check=True)
+    box.run(
+        "mkdir -p a/b/c && echo x > a/b/c/d && chmod 000 a/b && mkfifo pipe && ln -s / root && touch $(printf '\\377')"
+    )
+    box.code("import os; pid = os.fork()\nif pid == 0:\n    import time; time.sleep(1000)")
+
+
+WISHES = {
+    "plain": {},
+    "disk": {"resources": {"disk": "32M"}},
+    "workdir": {"workdir": "/elsewhere/deep"},
+    "env": {"env": {"A": "b"}},
+    "host network": {"network": "host"},
+}
+
+
+@pytest.mark.parametrize("wish", sorted(WISHES))
+def test_destroy_leaves_nothing(maker, wish):
+    box = maker.create(**WISHES[wish])
+    leave_things_behind(box)
+    processes = all_processes(box)
+    before = residue.traces(maker, box, processes)
+    assert {"processes", "sockets", "files"} <= set(before)
+    assert len(before["processes"]) >= 5
+    box.destroy()
+    check_gone(maker, box, processes)
+
+
+def test_destroy_of_a_sandbox_over_a_source_leaves_nothing(maker):
+    tree = f"{maker.home}/source-to-leave"
+    os.makedirs(tree)
+    with open(f"{tree}/file", "w") as file:
+        file.write("x")
+    os.chown(tree, maker.uid, maker.uid)
+    box = maker.create(source=tree)
+    leave_things_behind(box)
+    processes = all_processes(box)
+    assert "files" in residue.traces(maker, box, processes)
+    box.destroy()
+    check_gone(maker, box, processes)
+    assert os.listdir(tree) == ["file"]
+
+
+def test_the_end_of_a_lifetime_leaves_nothing(maker):
+    box = maker.create(lifetime=1.0)
+    leave_things_behind(box)
+    processes = all_processes(box)
+    eventually(lambda: residue.traces(maker, box, processes) == {}, "everything of it is gone")
+    assert [info["status"] for info in maker.list() if info["id"] == box.id] == ["gone"]
+    assert box.id not in [info["id"] for info in maker.list()]
+
+
+def test_stop_keeps_the_files_only_and_destroy_removes_them(maker):
+    box = maker.create()
+    box.call("files.write", "kept.txt", "x")
+    leave_things_behind(box)
+    processes = all_processes(box)
+    box.call("stop")
+    eventually(lambda: set(residue.traces(maker, box, processes)) == {"files"}, "only files are left")
+    box.destroy()
+    check_gone(maker, box, processes)
+
+
+def test_a_paused_sandbox_can_be_destroyed(maker):
+    box = maker.create()
+    leave_things_behind(box)
+    processes = all_processes(box)
+    box.call("pause")
+    box.destroy()
+    check_gone(maker, box, processes)
+
+
+def test_many_sandboxes_later_the_makers_family_is_no_larger(maker):
+    """Zygote, stem and the parked ones are always there; nothing is added to them."""
+    zygote = maker.zygote()
+
+    def settled():
+        """The family, once its lots are filled again."""
+        counts = []
+        while len(counts) < 10 or len(set(counts[-10:])) > 1:
+            counts.append((len(residue.siblings(zygote)), len(os.listdir(f"/proc/{zygote}/fd"))))
+            assert len(counts) < 500, counts[-20:]
+            time.sleep(0.03)
+        return counts[-1]
+
+    maker.create().destroy()
+    before = settled()
+    for _ in range(20):
+        maker.create().destroy()
+    assert settled() == before
+    boxes = os.listdir(f"{maker.state}/jail/boxes")
+    assert len(boxes) <= before[0]

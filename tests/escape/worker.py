@@ -1,0 +1,96 @@
+"""The maker of sandboxes in the escape tests: a process of its own, root's or an ordinary user's.
+
+It reads one JSON request a line and answers each with one line, in the order in which they are done.
+"""
+
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+
+from atoll import Sandbox
+from atoll.engine import launch
+from atoll.home import state_dir
+
+_boxes = {}
+_writing = threading.Lock()
+
+
+def _plain(value):
+    """JSON of what the API gives."""
+    if hasattr(value, "_asdict"):
+        return {name: _plain(part) for name, part in value._asdict().items()}
+    if isinstance(value, dict):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    if isinstance(value, (str, int, float, bool, type(None))):
+        return value
+    return repr(value)
+
+
+def create(**wishes):
+    box = Sandbox.create(**wishes)
+    _boxes[box.id] = box
+    return {"id": box.id, "info": box.info, "handle": dict(box._core._record.handle.data)}
+
+
+def connect(id):
+    _boxes[id] = Sandbox.connect(id)
+
+
+def method(id, name, arguments, keywords):
+    """Call `name`, such as "files.read", on a sandbox."""
+    target = _boxes[id]
+    for part in name.split("."):
+        target = getattr(target, part)
+    return target(*arguments, **keywords)
+
+
+def listing():
+    return Sandbox.list()
+
+
+def outside(source):
+    """Run Python as this user, on the bare host."""
+    done = subprocess.run([sys.executable, "-I", "-"], input=source, capture_output=True, text=True, check=False)
+    return {"stdout": done.stdout, "stderr": done.stderr, "exit_code": done.returncode}
+
+
+def zygote():
+    """The pid of the zygote, started if need be."""
+    with launch.connect(state_dir()) as sock:
+        return struct.unpack("iII", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+
+
+def end():
+    """Leave nothing: no sandbox, no zygote."""
+    for box in _boxes.values():
+        box.destroy()
+    launch.shut_down(state_dir())
+
+
+_OPERATIONS = {f.__name__: f for f in (create, connect, method, listing, outside, zygote, end)}
+
+
+def _answer(request):
+    try:
+        said = {"value": _plain(_OPERATIONS[request["op"]](**request["with"]))}
+    except Exception as error:  # noqa: BLE001  # the test decides what it means
+        said = {"error": {"type": type(error).__name__, "message": str(error)}}
+    with _writing:
+        sys.stdout.write(json.dumps({"number": request["number"], **said}) + "\n")
+        sys.stdout.flush()
+
+
+def main():
+    os.umask(0o022)
+    for line in sys.stdin:
+        threading.Thread(target=_answer, args=(json.loads(line),), daemon=True).start()
+
+
+if __name__ == "__main__":
+    main()
