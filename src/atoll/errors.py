@@ -226,4 +226,5 @@ def from_wire(error: dict[str, Any]) -> AtollError:
         "unsupported": Unsupported,
         "busy": Busy,
     }
-    return kinds.get(error.get("code"), SandboxError)(message)
+    code = error.get("code")
+    return kinds.get(code if isinstance(code, str) else None, SandboxError)(message)
