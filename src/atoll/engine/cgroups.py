@@ -118,10 +118,10 @@ class Group:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(self._path(controller))
 
-    def join(self) -> None:
-        """Move this very process in. What it forks from now on is in too."""
+    def add(self, pid: int) -> None:
+        """Move a process in. What it forks from now on is in too."""
         for path in sorted({self._path(c) for c in _V1_AT_BIRTH}):
-            write(f"{path}/cgroup.procs", "0")
+            write(f"{path}/cgroup.procs", str(pid))
 
     def limit(self, memory: int, pids: int, cpu: float | None) -> None:
         """Set the limits on the whole tree.

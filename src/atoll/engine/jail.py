@@ -141,6 +141,7 @@ def close(job: dict[str, Any], filter_code: bytes, *, uid: int, rootless: bool, 
     Raises:
         OSError: a layer could not be put up.
     """
+    kernel.unshare(kernel.CLONE_NEWCGROUP)
     mount_proc()
     # Not before: without root, proc can only be mounted while another one is in sight.
     kernel.umount(layout.OLD_ROOT)

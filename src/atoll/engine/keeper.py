@@ -198,18 +198,17 @@ def _tell_error(client: socket.socket, error: dict[str, str]) -> None:
 
 
 def live(settings: Settings, sandbox: str, job: bytes, peer: int, *, closed: bool) -> NoReturn:
-    """The whole life of a keeper process: the birth, the service, the end. `job` is empty for a parked one."""
+    """The whole life of a keeper process: the birth, the service, the end.
+
+    `job` is empty for a sandbox to be parked; `peer` is then the zygote, else whoever asked.
+    """
     code = 1
     try:
-        ours, theirs = messages.pair()
-        helper = os.fork()
-        if helper == 0:
-            ours.close()
-            wanted = messages.decode(job) if job else None
-            midwife.run(settings, sandbox, wanted, peer, theirs, closed=closed)
-        theirs.close()
-        os.close(peer)
-        _keep(settings, sandbox, ours, helper)
+        if job:
+            born, fds = _make(settings, sandbox, messages.decode(job), socket.socket(fileno=peer))
+        else:
+            born, fds = _adopt(settings, sandbox, peer, closed=closed)
+        _keep(settings, sandbox, born, fds)
         code = 0
     except BaseException:  # noqa: BLE001 - the log is the only place left to tell
         import traceback
@@ -219,13 +218,32 @@ def live(settings: Settings, sandbox: str, job: bytes, peer: int, *, closed: boo
         os._exit(code)
 
 
-def _keep(settings: Settings, sandbox: str, birth: socket.socket, helper: int) -> None:
+def _make(settings: Settings, sandbox: str, job: dict[str, Any], maker: socket.socket) -> midwife.Delivery:
     try:
-        born, fds = messages.receive(birth)
+        return midwife.make(settings, sandbox, job, maker)
+    except (BirthFailed, OSError) as error:
+        return {"failed": midwife.failure(error)}, [maker.detach()]
+
+
+def _adopt(settings: Settings, sandbox: str, zygote: int, *, closed: bool) -> midwife.Delivery:
+    """Let a midwife do the work; nothing is delivered when she dies, or when the zygote goes first."""
+    ours, theirs = messages.pair()
+    helper = os.fork()
+    if helper == 0:
+        ours.close()
+        midwife.park(settings, sandbox, socket.socket(fileno=zygote), theirs, closed=closed)
+    theirs.close()
+    os.close(zygote)
+    try:
+        return messages.receive(ours)
     except messages.Ended:
-        born, fds = {}, []
-    birth.close()
-    os.waitpid(helper, 0)
+        return {}, []
+    finally:
+        ours.close()
+        os.waitpid(helper, 0)
+
+
+def _keep(settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int]) -> None:
     if "first" not in born:
         _end_children()
         _remove(settings, sandbox)

@@ -3,6 +3,7 @@
 It is the keeper's child. It makes the sandbox's first process as its own sibling, so that one is the keeper's
 child too, steps into its namespaces to furnish them, and talks to whoever asked for the sandbox. All the memory
 that this work dirties goes with it: what stays of a sandbox are processes that have done little but serve.
+When nothing is parked and somebody waits, the keeper does this work itself: that saves a fork.
 
 A sandbox may be parked on the way: `closed`, finished but for limits and environment, or `open`, still to be
 given mounts.
@@ -22,16 +23,19 @@ from . import cgroups, disk, first, jail, jobs, kernel, layout, limits, messages
 from .idmap import mapped_source
 from .settings import FIRST_UID, BirthFailed, Settings, started_at
 
+Delivery = tuple[dict[str, Any], list[int]]
+
 _UIDS = 1 << 22
 _BIRTH_TIMEOUT = 20.0
 
 
 class Midwife:
-    def __init__(self, settings: Settings, sandbox: str) -> None:
+    def __init__(self, settings: Settings, sandbox: str, keeper: int) -> None:
         self._settings = settings
+        self._keeper = keeper
         self._id = sandbox
         self._box = settings.layout.box(sandbox)
-        self._uid = os.getuid() if settings.rootless else FIRST_UID + os.getppid() % _UIDS
+        self._uid = os.getuid() if settings.rootless else FIRST_UID + keeper % _UIDS
         self._group = cgroups.Group(settings.hierarchy, sandbox) if settings.hierarchy else None
         self._listener = messages.listen(settings.layout.socket(sandbox))
         self._pid = 0
@@ -48,11 +52,10 @@ class Midwife:
         if uid := job["resume_uid"]:
             self._uid = uid
         os.makedirs(self._box, mode=0o711, exist_ok=True)
+        self._clone(job)
         if self._group:
             self._group.make()
-            self._group.join()
-        kernel.unshare(kernel.CLONE_NEWCGROUP)
-        self._clone(job)
+            self._group.add(self._pid)
         custom = job["image"] or job["workdir"] != layout.WORKSPACE
         with self._inside():
             root = self._own_root(job) if custom else self._settings.template
@@ -67,7 +70,7 @@ class Midwife:
         if job["network"] == "all":
             from .network import connect_all
 
-            connect_all(self._id, self._pid, rootless=self._settings.rootless)
+            connect_all(self._id, self._pid, rootless=self._settings.rootless, kinship=self._kinship)
         if not self._closed:
             self._furnish({**job, "prefork": False})
         elif job["env"]:
@@ -75,9 +78,9 @@ class Midwife:
             self._control.send(b"e" + json.dumps(first.environment(self._settings, job)).encode())
 
     def _clone(self, job: dict[str, Any]) -> None:
-        """Make the first process, in its own namespaces and in the sandbox's control group, as this one is."""
+        """Make the first process, in its own namespaces, as the keeper's child."""
         ours, theirs = messages.pair()
-        flags = jail.NAMESPACES | kernel.CLONE_PARENT
+        flags = jail.NAMESPACES | self._kinship
         if job["network"] != "host":
             flags |= kernel.CLONE_NEWNET
         if self._settings.rootless:
@@ -156,12 +159,17 @@ class Midwife:
         self._closed = True
         self._control.settimeout(None)
 
-    def hand_over(self, job: dict[str, Any], maker: socket.socket, keeper: socket.socket) -> None:
-        """Tell the maker, with a stream to the guest, and give the keeper all there is to keep."""
+    @property
+    def _kinship(self) -> int:
+        """What makes a process the keeper's child: nothing, if the keeper is its own midwife."""
+        return 0 if self._keeper == os.getpid() else kernel.CLONE_PARENT
+
+    def deliver(self, job: dict[str, Any], maker: socket.socket) -> Delivery:
+        """Tell the maker, with a stream to the guest; gives all that there is to keep."""
         facts = {
             "id": self._id,
-            "pid": os.getppid(),
-            "started": started_at(os.getppid()),
+            "pid": self._keeper,
+            "started": started_at(self._keeper),
             "uid": self._uid,
             "limits": job["enforcement"],
             "walls": limits.walls(self._settings),
@@ -177,22 +185,36 @@ class Midwife:
             "quota": job["quota"],
             "facts": facts,
         }
-        # The keeper first: it must know of the sandbox when the maker speaks to it.
-        messages.send(keeper, born, self._control.fileno(), self._listener.fileno(), maker.fileno())
         messages.send(maker, {"ready": facts}, ours.fileno())
+        ours.close()
+        theirs.close()
+        return born, [self._control.detach(), self._listener.detach(), maker.detach()]
 
 
-def run(
-    settings: Settings, sandbox: str, job: dict[str, Any] | None, peer: int, keeper: socket.socket, *, closed: bool
-) -> NoReturn:
-    """The whole life of a midwife. `peer` is the maker, or the zygote that will bring job and maker later."""
+def make(settings: Settings, sandbox: str, job: dict[str, Any], maker: socket.socket) -> Delivery:
+    """Make a sandbox in the keeper's own process: quicker than a midwife, but its memory is then the keeper's.
+
+    Raises:
+        BirthFailed, OSError: it could not be made; what was made is the caller's to remove.
+    """
+    midwife = Midwife(settings, sandbox, os.getpid())
+    job = limits.plan(job, settings)
+    midwife.start(job, closed=jobs.kind(job, has_group=settings.hierarchy is not None) == "closed")
+    midwife.finish(job)
+    return midwife.deliver(job, maker)
+
+
+def park(settings: Settings, sandbox: str, zygote: socket.socket, keeper: socket.socket, *, closed: bool) -> NoReturn:
+    """The whole life of a midwife: make a sandbox as far as it goes, wait for job and maker, deliver, go."""
     code = 1
     try:
-        channel = socket.socket(fileno=peer)
-        if job is None:
-            _park_then_make(Midwife(settings, sandbox), settings, channel, keeper, closed=closed)
-        else:
-            _make(settings, sandbox, job, channel, keeper)
+        midwife = Midwife(settings, sandbox, os.getppid())
+        _start_parked(midwife, settings, zygote, closed=closed)
+        job, fds = messages.receive(zygote)
+        zygote.close()
+        _finish_parked(midwife, settings, job, socket.socket(fileno=fds[0]), keeper)
+        code = 0
+    except messages.Ended:
         code = 0
     except BaseException:  # noqa: BLE001 - the log is the only place left to tell
         import traceback
@@ -202,41 +224,29 @@ def run(
         os._exit(code)
 
 
-def _make(settings: Settings, sandbox: str, job: dict[str, Any], maker: socket.socket, keeper: socket.socket) -> None:
-    with _failure_told(maker, keeper):
-        midwife = Midwife(settings, sandbox)
-        job = limits.plan(job, settings)
-        midwife.start(job, closed=jobs.kind(job, has_group=settings.hierarchy is not None) == "closed")
-        midwife.finish(job)
-        midwife.hand_over(job, maker, keeper)
-
-
-def _park_then_make(
-    midwife: Midwife, settings: Settings, zygote: socket.socket, keeper: socket.socket, *, closed: bool
-) -> None:
+def _start_parked(midwife: Midwife, settings: Settings, zygote: socket.socket, *, closed: bool) -> None:
     try:
         midwife.start(limits.plan(jobs.COMMON, settings), closed=closed)
     except (BirthFailed, OSError) as error:
         messages.send(zygote, {"failed": str(error)})
         raise
     messages.send(zygote, {"parked": True})
+
+
+def _finish_parked(
+    midwife: Midwife, settings: Settings, job: dict[str, Any], maker: socket.socket, keeper: socket.socket
+) -> None:
     try:
-        job, fds = messages.receive(zygote)
-    except messages.Ended:
-        return
-    zygote.close()
-    maker = socket.socket(fileno=fds[0])
-    with _failure_told(maker, keeper):
         job = limits.plan(job, settings)
         midwife.finish(job)
-        midwife.hand_over(job, maker, keeper)
-
-
-@contextlib.contextmanager
-def _failure_told(maker: socket.socket, keeper: socket.socket) -> Iterator[None]:
-    """A failure goes to the keeper, which removes everything and then tells the maker."""
-    try:
-        yield
+        born, fds = midwife.deliver(job, maker)
     except (BirthFailed, OSError) as error:
-        told = {"code": getattr(error, "code", "create_failed"), "message": str(error)}
-        messages.send(keeper, {"failed": told}, maker.fileno())
+        # The keeper removes everything, then tells the maker.
+        messages.send(keeper, {"failed": failure(error)}, maker.fileno())
+    else:
+        messages.send(keeper, born, *fds)
+
+
+def failure(error: Exception) -> dict[str, str]:
+    """What a maker is told, in the words of the driver's closed table."""
+    return {"code": getattr(error, "code", "create_failed"), "message": str(error)}

@@ -100,13 +100,13 @@ def forget(sandbox: str) -> None:
         subprocess.run(argv, capture_output=True, check=False)
 
 
-def _connect_rootless(pid: int) -> None:
+def _connect_rootless(pid: int, kinship: int) -> None:
     """pasta becomes the keeper's child, which ends it with the sandbox."""
     pasta = _tool("pasta", "passt")
     if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
         raise BirthFailed('network="all" without root needs /dev/net/tun, which this user may not open.', "unsupported")
     quiet = ["-f", "-q", "--config-net", "-t", "none", "-u", "none", "-T", "none", "-U", "none", "--no-map-gw"]
-    child = kernel.clone(kernel.CLONE_PARENT)
+    child = kernel.clone(kinship)
     if child == 0:
         try:
             os.execv(pasta, [pasta, *quiet, str(pid)])  # noqa: S606 - our own arguments
@@ -124,13 +124,13 @@ def _has_interface(pid: int) -> bool:
         return len(file.readlines()) > 1
 
 
-def connect_all(sandbox: str, pid: int, *, rootless: bool) -> None:
+def connect_all(sandbox: str, pid: int, *, rootless: bool, kinship: int) -> None:
     """Give the network namespace of process `pid` a way out.
 
     Raises:
         BirthFailed: a tool is missing ("unsupported") or failed.
     """
     if rootless:
-        _connect_rootless(pid)
+        _connect_rootless(pid, kinship)
     else:
         _connect_root(sandbox, pid)

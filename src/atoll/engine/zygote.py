@@ -28,26 +28,40 @@ PARKED_CLOSED, PARKED_OPEN = 4, 2
 # Refilling while requests still come in would only slow those down.
 _QUIET = 0.02
 _TURN = 30.0
+_MOST_PARKED = 32
 _READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
 
 
 class Lot:
-    """Sandboxes of one kind that wait for somebody to want them."""
+    """Sandboxes of one kind that wait for somebody to want them: a few, more after a rush, fewer again with time."""
 
-    def __init__(self, kind: str, order: bytes, want: int) -> None:
+    def __init__(self, kind: str, order: bytes, least: int) -> None:
         self.kind = kind
         self.order = order
-        self.want = want
         self.starting: dict[int, socket.socket] = {}
         self.parked: list[socket.socket] = []
+        self.asked = 0
         self.not_before = 0.0
+        self._least = self._want = least
 
     def lacks(self, now: float) -> bool:
-        return now >= self.not_before and self.size < self.want
+        return now >= self.not_before and self.size < self._want
 
     @property
     def size(self) -> int:
         return len(self.parked) + len(self.starting)
+
+    def grow(self) -> None:
+        """After a rush: have as many ready for the next one, within reason."""
+        self._want = min(_MOST_PARKED, max(self._want, self.asked))
+        self.asked = 0
+
+    def shrink(self) -> list[socket.socket]:
+        """After a while without requests; gives the parked ones to let go."""
+        self._want = max(self._least, self._want // 2)
+        surplus = self.parked[self._want :]
+        del self.parked[self._want :]
+        return surplus
 
 
 class Zygote:
@@ -77,10 +91,18 @@ class Zygote:
                 continue
             if self._should_end():
                 return
-            now = time.monotonic()
-            for lot in self._lots:
-                if lot.lacks(now):
-                    self._park(lot)
+            self._tend(time.monotonic())
+
+    def _tend(self, now: float) -> None:
+        """Nothing happens: time to look after the lots."""
+        for lot in self._lots:
+            lot.grow()
+            if now - self._last > _TURN:
+                for link in lot.shrink():
+                    self._poll.unregister(link.fileno())
+                    link.close()
+            if lot.lacks(now):
+                self._park(lot)
 
     def _wait(self) -> float:
         now = time.monotonic()
@@ -150,8 +172,11 @@ class Zygote:
                 messages.send(client, {"error": {"code": "unsupported", "message": "An unknown request."}})
             return
         kind = jobs.kind(job, has_group=self._settings.hierarchy is not None)
-        if any(lot.kind == kind and self._hand_over(lot, job, client) for lot in self._lots):
-            return
+        lot = next((lot for lot in self._lots if lot.kind == kind), None)
+        if lot:
+            lot.asked += 1
+            if self._hand_over(lot, job, client):
+                return
         self._children += 1
         sandbox = job["resume"] or new_id()
         stem.ask(self._stem, stem.MAKE, sandbox, messages.encode(job), client.fileno())
