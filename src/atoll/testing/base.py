@@ -80,9 +80,12 @@ class Checks:
         return path
 
     @pytest.fixture
-    def label(self) -> dict[str, str]:
-        """A label that no other sandbox carries."""
-        return {"conformance": os.urandom(8).hex()}
+    def label(self) -> Iterator[dict[str, str]]:
+        """A label that no other sandbox carries. What still carries it at the end of the test is destroyed."""
+        label = {"conformance": os.urandom(8).hex()}
+        yield label
+        while (left := Sandbox.find(label)) is not None:
+            left.destroy()
 
 
 def find_driver(driver: str | type[Driver]) -> type[Driver]:

@@ -66,7 +66,7 @@ class DriverConformance(
         if not hasattr(cls, "driver"):
             raise TypeError(f"{cls.__name__} tests no driver; set `driver` to its name or its class.")
         cls.driver_class = find_driver(cls.driver)
-        for name, test in tests().items():
+        for name, test in all_tests().items():
             setattr(cls, name, test if concerns(test, cls.driver_class.capabilities) else None)
 
 
@@ -75,7 +75,7 @@ def groups() -> tuple[type[Checks], ...]:
     return DriverConformance.__bases__
 
 
-def tests() -> dict[str, Test]:
+def all_tests() -> dict[str, Test]:
     """Every test of the suite, in the order of the groups."""
     return {name: test for group in groups() for name, test in tests_of(group).items()}
 

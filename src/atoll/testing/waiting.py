@@ -11,22 +11,25 @@ T = TypeVar("T")
 PATIENCE = 30.0
 """Seconds after which something that should have happened counts as not happening."""
 
+HURRY = 10.0
+"""Seconds after which a command that waits for us is killed; only a broken driver lets it wait."""
+
 SPELL = 0.4
 """Seconds in which something that goes on shows a sign of life, many times over."""
 
 
-def eventually(look: Callable[[], T], what: str, within: float = PATIENCE) -> T:
+def eventually(look: Callable[[], T], what: str) -> T:
     """The first true answer of `look`.
 
     Raises:
         AssertionError: there was none in time.
     """
-    deadline = time.monotonic() + within
+    deadline = time.monotonic() + PATIENCE
     while True:
         answer = look()
         if answer:
             return answer
-        assert time.monotonic() < deadline, f"not within {within:g} s: {what}"
+        assert time.monotonic() < deadline, f"not within {PATIENCE:g} s: {what}"
         time.sleep(0.02)
 
 

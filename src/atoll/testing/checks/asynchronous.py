@@ -13,6 +13,7 @@ from ...errors import CommandFailed, FileMissing, SandboxGone
 from ...sandbox import AsyncSandbox
 from ...sync import Sandbox
 from ...types import Capability
+from .. import waiting
 from ..base import Checks, Make
 from ..needs import needs
 from ..waiting import PATIENCE, eventually, stands_still
@@ -55,7 +56,8 @@ class AsyncChecks(Checks):
 
     def test_async_a_stream_is_live(self) -> None:
         async def story(sandbox: AsyncSandbox) -> None:
-            stream = sandbox.stream("echo first; while [ ! -e go ]; do sleep 0.02; done; echo second", timeout=8)
+            script = "echo first; while [ ! -e go ]; do sleep 0.02; done; echo second"
+            stream = sandbox.stream(script, timeout=waiting.HURRY)
             texts: list[str] = []
             async for chunk in stream:
                 if not texts:

@@ -10,6 +10,7 @@ import pytest
 
 from ...sync import Sandbox, run_code
 from ...types import Capability, Execution, Result
+from .. import waiting
 from ..base import Checks, Make
 from ..needs import needs
 from ..waiting import eventually, stands_still
@@ -211,7 +212,7 @@ subprocess.run(["echo", "child"])
 
         code = "import os, time\nprint('first')\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint('second')\n9"
         done = sandbox.run_code(
-            code, context=context, workdir=place, timeout=8, on_stdout=hear, on_result=results.append
+            code, context=context, workdir=place, timeout=waiting.HURRY, on_stdout=hear, on_result=results.append
         )
         assert not done.timed_out, "the first output came only after the cell had ended"
         assert "".join(heard) == done.stdout == "first\nsecond\n"

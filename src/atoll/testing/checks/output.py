@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from ...sync import Sandbox
 from ...types import Chunk
+from .. import waiting
 from ..base import Checks
 
 LARGE = 2 << 20
-HURRY = 8.0
-"""Seconds after which a command that waits for us in vain is killed."""
 
 
 def _until(path: str) -> str:
@@ -51,7 +50,7 @@ class OutputChecks(Checks):
 
     def test_a_stream_is_live(self, sandbox: Sandbox, place: str) -> None:
         seen: list[Chunk] = []
-        stream = sandbox.stream(f"echo first; {_until('go')}; echo second", workdir=place, timeout=HURRY)
+        stream = sandbox.stream(f"echo first; {_until('go')}; echo second", workdir=place, timeout=waiting.HURRY)
         for chunk in stream:
             if not seen:
                 # The command goes on only because its first output is here already.
@@ -82,7 +81,7 @@ class OutputChecks(Checks):
 
         script = f"echo first; {_until('go')}; echo second; echo aside >&2"
         aside: list[str] = []
-        done = sandbox.run(script, workdir=place, timeout=HURRY, on_stdout=hear, on_stderr=aside.append)
+        done = sandbox.run(script, workdir=place, timeout=waiting.HURRY, on_stdout=hear, on_stderr=aside.append)
         assert not done.timed_out, "the first output came only after the command had ended"
         assert "".join(heard) == done.stdout == "first\nsecond\n"
         assert "".join(aside) == done.stderr == "aside\n"
@@ -90,7 +89,7 @@ class OutputChecks(Checks):
     def test_a_chunk_never_ends_within_a_character(self, sandbox: Sandbox, place: str) -> None:
         script = f"printf 'x\\303'; touch half; {_until('go')}; printf '\\251y'"
         texts = []
-        for chunk in sandbox.stream(script, workdir=place, timeout=HURRY):
+        for chunk in sandbox.stream(script, workdir=place, timeout=waiting.HURRY):
             texts.append(chunk.text)
             sandbox.files.write(f"{place}/go", "")
         assert texts == ["x", "éy"]
