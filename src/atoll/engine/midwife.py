@@ -70,7 +70,7 @@ class Midwife:
         if job["network"] == "all":
             from .network import connect_all
 
-            connect_all(self._id, self._pid, rootless=self._settings.rootless, kinship=self._kinship)
+            connect_all(self._id, self._box, self._pid, rootless=self._settings.rootless, kinship=self._kinship)
         if not self._closed:
             self._furnish({**job, "prefork": False})
         elif job["env"]:

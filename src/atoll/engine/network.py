@@ -2,11 +2,12 @@
 
 As root a pair of virtual interfaces and address translation, both named after the sandbox and removed with
 it; as an ordinary user pasta, a network stack in user space. The sandbox reaches what the host reaches, but
-not link-local addresses, where clouds keep their metadata and credentials.
+neither other sandboxes nor link-local addresses, where clouds keep their metadata and credentials.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 
@@ -16,6 +17,9 @@ from .settings import BirthFailed
 _SUBNETS = 1 << 14
 _READY_TIMEOUT = 10.0
 _FORWARDING = "/proc/sys/net/ipv4/ip_forward"
+# Where clouds answer with credentials.
+_CLOSED = ("169.254.0.0/16", "fd00:ec2::254/128")
+_ALL_SANDBOXES = "10.213.0.0/16"
 
 
 def _run(argv: list[str], text: str = "") -> None:
@@ -57,15 +61,31 @@ def _addresses() -> str:
 
 def _rules(sandbox: str, subnet: str) -> str:
     name = interface(sandbox)
+    # Of IPv6 there are only link-local addresses here, and the host listens on its own.
+    closed = f'iifname "{name}" meta nfproto ipv6 drop; iifname "{name}" ip daddr 169.254.0.0/16 drop;'
     return f"""table inet {name} {{
   chain out {{ type nat hook postrouting priority 100; ip saddr {subnet}/30 oifname != "{name}" masquerade; }}
-  chain pass {{ type filter hook forward priority 0; iifname "{name}" ip daddr 169.254.0.0/16 drop; }}
-  chain host {{ type filter hook input priority 0; iifname "{name}" ip daddr 169.254.0.0/16 drop; }}
+  chain pass {{ type filter hook forward priority 0; {closed} iifname "{name}" ip daddr {_ALL_SANDBOXES} drop; }}
+  chain host {{ type filter hook input priority 0; {closed} }}
 }}
 """
 
 
-def _connect_root(sandbox: str, pid: int) -> None:
+def _forward() -> None:
+    """Let this host pass packets on. It stays so: others may rely on it by the time the sandbox ends."""
+    with open(_FORWARDING, encoding="ascii") as file:
+        if file.read().strip() == "1":
+            return
+    with open(_FORWARDING, "w", encoding="ascii") as file:
+        file.write("1")
+
+
+def _marker(box: str) -> str:
+    """Tells that something on the host is named after the sandbox, for whoever cleans up."""
+    return f"{box}/network"
+
+
+def _connect_root(sandbox: str, box: str, pid: int) -> None:
     ip, nft, nsenter = _tool("ip", "iproute2"), _tool("nft", "nftables"), _tool("nsenter", "util-linux")
     name = interface(sandbox)
     known = _addresses()
@@ -73,36 +93,47 @@ def _connect_root(sandbox: str, pid: int) -> None:
         triple for triple in (_subnet(sandbox, attempt) for attempt in range(_SUBNETS)) if triple[1] not in known
     )
     inside = [nsenter, f"--net=/proc/{pid}/ns/net", ip]
+    os.close(os.open(_marker(box), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     try:
+        # The rules first: there is no moment without them.
+        _run([nft, "-f", "-"], _rules(sandbox, subnet))
         _run([ip, "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", str(pid)])
         _run([ip, "addr", "add", f"{host}/30", "dev", name])
         _run([ip, "link", "set", name, "up"])
         _run([*inside, "addr", "add", f"{guest}/30", "dev", "eth0"])
         _run([*inside, "link", "set", "eth0", "up"])
         _run([*inside, "route", "add", "default", "via", host])
-        _run([nft, "-f", "-"], _rules(sandbox, subnet))
-        with open(_FORWARDING, "r+", encoding="ascii") as file:
-            if file.read().strip() != "1":
-                file.write("1")
+        _forward()
     except BaseException:
-        forget(sandbox)
+        forget(sandbox, box)
         raise
 
 
-def forget(sandbox: str) -> None:
-    """Remove what `connect_all` left on the host. Does nothing where there is nothing."""
-    name = interface(sandbox)
-    if os.geteuid() != 0 or not os.path.exists(f"/sys/class/net/{name}"):
+def forget(sandbox: str, box: str) -> None:
+    """Remove what `connect_all` left on the host. Does nothing where there is nothing.
+
+    Raises:
+        OSError: a tool that was there is gone.
+    """
+    if not os.path.exists(_marker(box)):
         return
     import subprocess
 
-    for argv in (["ip", "link", "del", name], ["nft", "delete", "table", "inet", name]):
+    name = interface(sandbox)
+    try:
+        ip, nft = _tool("ip", "iproute2"), _tool("nft", "nftables")
+    except BirthFailed as error:
+        raise FileNotFoundError(str(error)) from error
+    # The interface goes by itself when the kernel gets round to removing the namespace of its other end.
+    for argv in ([nft, "delete", "table", "inet", name], [ip, "link", "del", name]):
         subprocess.run(argv, capture_output=True, check=False)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(_marker(box))
 
 
 def _connect_rootless(pid: int, kinship: int) -> None:
     """pasta becomes the keeper's child, which ends it with the sandbox."""
-    pasta = _tool("pasta", "passt")
+    pasta, ip, nsenter = _tool("pasta", "passt"), _tool("ip", "iproute2"), _tool("nsenter", "util-linux")
     if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
         raise BirthFailed('network="all" without root needs /dev/net/tun, which this user may not open.', "unsupported")
     quiet = ["-f", "-q", "--config-net", "-t", "none", "-u", "none", "-T", "none", "-U", "none", "--no-map-gw"]
@@ -117,6 +148,9 @@ def _connect_rootless(pid: int, kinship: int) -> None:
         if time.monotonic() > deadline or not os.path.exists(f"/proc/{child}/fd/0"):
             raise BirthFailed("The sandbox's network did not come up; the zygote's log has what pasta said.")
         time.sleep(0.005)
+    # pasta has no rules, but nobody inside may change the routes.
+    for subnet in _CLOSED:
+        _run([nsenter, f"--net=/proc/{pid}/ns/net", ip, "route", "add", "unreachable", subnet])
 
 
 def _has_interface(pid: int) -> bool:
@@ -124,7 +158,7 @@ def _has_interface(pid: int) -> bool:
         return len(file.readlines()) > 1
 
 
-def connect_all(sandbox: str, pid: int, *, rootless: bool, kinship: int) -> None:
+def connect_all(sandbox: str, box: str, pid: int, *, rootless: bool, kinship: int) -> None:
     """Give the network namespace of process `pid` a way out.
 
     Raises:
@@ -133,4 +167,4 @@ def connect_all(sandbox: str, pid: int, *, rootless: bool, kinship: int) -> None
     if rootless:
         _connect_rootless(pid, kinship)
     else:
-        _connect_root(sandbox, pid)
+        _connect_root(sandbox, box, pid)

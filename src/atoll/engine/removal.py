@@ -14,7 +14,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def remove_tree(path: str) -> None:
-    """Remove a directory and all in it. Does nothing where there is none.
+    """Remove a directory and all in it. Does nothing where there is none; somebody else may be at it as well.
 
     Raises:
         OSError: something in it cannot be removed.
@@ -28,9 +28,10 @@ def remove_tree(path: str) -> None:
             current = pending.pop()
             for child in _empty(parent_fd, current):
                 count += 1
-                lifted = f"{name}.removing.{count}"
-                os.rename(f"{current}/{child}", lifted, src_dir_fd=parent_fd, dst_dir_fd=parent_fd)
-                pending.append(lifted)
+                lifted = f"{name}.removing.{os.getpid()}.{count}"
+                with contextlib.suppress(FileNotFoundError):
+                    os.rename(f"{current}/{child}", lifted, src_dir_fd=parent_fd, dst_dir_fd=parent_fd)
+                    pending.append(lifted)
             with contextlib.suppress(FileNotFoundError):
                 os.rmdir(current, dir_fd=parent_fd)
     finally:
@@ -53,15 +54,24 @@ def _empty(parent_fd: int, name: str) -> list[str]:
         with os.scandir(fd) as entries:
             listed = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
         for child, is_directory in listed:
-            if not is_directory:
-                os.unlink(child, dir_fd=fd)
-                continue
-            try:
-                os.rmdir(child, dir_fd=fd)
-            except OSError:
-                if os.geteuid() != 0:
-                    os.chmod(child, stat.S_IRWXU, dir_fd=fd)
-                left.append(child)
+            with contextlib.suppress(FileNotFoundError):
+                if not is_directory:
+                    os.unlink(child, dir_fd=fd)
+                elif not _removed(child, fd):
+                    left.append(child)
         return left
     finally:
         os.close(fd)
+
+
+def _removed(name: str, directory: int) -> bool:
+    """Whether a directory was empty and is gone; else it is made ours to empty."""
+    try:
+        os.rmdir(name, dir_fd=directory)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        if os.geteuid() != 0:
+            os.chmod(name, stat.S_IRWXU, dir_fd=directory)
+        return False
+    return True

@@ -40,7 +40,7 @@ def remove(places: Layout, hierarchy: cgroups.Hierarchy | None, sandbox: str) ->
         cgroups.Group(hierarchy, sandbox).remove()
     from .network import forget
 
-    forget(sandbox)
+    forget(sandbox, places.box(sandbox))
     remove_tree(places.box(sandbox))
     with contextlib.suppress(FileNotFoundError):
         os.unlink(places.socket(sandbox))
