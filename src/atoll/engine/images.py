@@ -80,14 +80,16 @@ def _unpack(archive: str, target: str) -> None:
         if pid == 0:
             os.close(reader)
             try:
+                # By working directory: an id that owns nothing cannot walk the path to it.
+                os.chdir(target)
                 if os.geteuid() == 0:
                     os.setgroups([])
                     os.setresgid(FIRST_UID, FIRST_UID, FIRST_UID)
                     os.setresuid(FIRST_UID, FIRST_UID, FIRST_UID)
                 kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-                landlock.restrict(abi, (target,))
+                landlock.restrict(abi, (".",))
                 with tarfile.open(fileobj=file, mode="r:*") as tar:
-                    tar.extractall(target, filter=_keep)  # noqa: S202 - confined to the target by Landlock
+                    tar.extractall(".", filter=_keep)  # noqa: S202 - confined to the target by Landlock
                 os._exit(0)
             except BaseException as error:  # noqa: BLE001 - the parent tells it
                 os.write(writer, str(error).encode()[:2048])

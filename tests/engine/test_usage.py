@@ -1,0 +1,83 @@
+"""What a sandbox uses, as its keeper sees it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from atoll.engine import usage
+from atoll.engine.watchdog import Watchdog
+
+
+@pytest.fixture
+def tree():
+    code = "import subprocess, sys, time; subprocess.Popen(['sleep', '60']); time.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    deadline = time.monotonic() + 20
+    while len(usage.descendants(process.pid)) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    yield process.pid
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def test_a_tree_is_found_and_measured(tree):
+    pids = usage.descendants(tree)
+    assert len(pids) == 2
+    assert usage.memory(pids) > 1 << 20
+    assert usage.cpu_seconds(pids) >= 0
+
+
+def test_signals_reach_the_whole_tree(tree):
+    usage.signal_all(tree, signal.SIGSTOP)
+    states = set()
+    for pid in usage.descendants(tree):
+        with open(f"/proc/{pid}/stat") as file:
+            states.add(file.read().rpartition(")")[2].split()[0])
+    assert states == {"T"}
+
+
+def test_disk_counts_blocks_and_not_lengths(tmp_path):
+    (tmp_path / "full").write_bytes(b"x" * 300_000)
+    with open(tmp_path / "sparse", "wb") as file:
+        file.truncate(1 << 30)
+    assert 300_000 <= usage.disk(str(tmp_path)) < 1 << 20
+
+
+def test_disk_follows_no_links(tmp_path):
+    big = tmp_path / "big"
+    big.mkdir()
+    (big / "file").write_bytes(b"x" * 500_000)
+    box = tmp_path / "box"
+    box.mkdir()
+    (box / "link").symlink_to(big)
+    assert usage.disk(str(box)) < 100_000
+
+
+def test_nesting_that_cannot_be_measured_is_told(tmp_path):
+    here = os.open(".", os.O_RDONLY)
+    try:
+        os.chdir(tmp_path)
+        for _ in range(450):
+            os.mkdir("d")
+            os.chdir("d")
+    finally:
+        os.fchdir(here)
+        os.close(here)
+    with pytest.raises(usage.TooDeep):
+        usage.disk(str(tmp_path))
+
+
+def test_a_watchdog_ends_what_goes_over_its_limit(tree, tmp_path):
+    (tmp_path / "file").write_bytes(b"x" * 100_000)
+    dog = Watchdog(None, 50_000, str(tmp_path), tree)
+    dog.look(time.monotonic())
+    assert dog.kills == 1
+    calm = Watchdog(None, 10 << 20, str(tmp_path), tree)
+    calm.look(time.monotonic())
+    assert calm.kills == 0
