@@ -1,5 +1,4 @@
 import pytest
-
 from tests.guest.rawclient import Guest
 
 

@@ -7,7 +7,6 @@ import sys
 import time
 
 import pytest
-
 from tests.guest.rawclient import eventually
 
 SH = "/bin/sh"
@@ -228,7 +227,9 @@ def test_large_input_and_output_at_once(client):
 
 
 def test_a_child_that_closes_its_input_early_is_no_error(client):
-    ended = client.upload("exec", bytes(5 << 20), argv=[SH, "-c", "exec <&-; echo closed; sleep 0.2; exit 4"], stdin=True)
+    ended = client.upload(
+        "exec", bytes(5 << 20), argv=[SH, "-c", "exec <&-; echo closed; sleep 0.2; exit 4"], stdin=True
+    )
     assert ended.stdout == b"closed\n"
     assert ended.ok["exit_code"] == 4
 
@@ -311,7 +312,7 @@ def _two(client):
 
 def test_orphans_leave_no_zombies_and_descriptors_do_not_leak(guest, client):
     def descriptors():
-        return len(os.listdir("/proc/%d/fd" % guest.process.pid))
+        return len(os.listdir(f"/proc/{guest.process.pid}/fd"))
 
     sh(client, "true")
     before = descriptors()
@@ -320,7 +321,7 @@ def test_orphans_leave_no_zombies_and_descriptors_do_not_leak(guest, client):
         client.run("no-such-program")
         sh(client, "true", pty=[24, 80])
     assert eventually(lambda: descriptors() == before)
-    children = "/proc/%d/task/%d/children" % (guest.process.pid, guest.process.pid)
+    children = f"/proc/{guest.process.pid}/task/{guest.process.pid}/children"
     eventually(lambda: _text(children) == "")
 
 

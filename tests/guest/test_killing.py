@@ -7,7 +7,6 @@ import sys
 import time
 
 import pytest
-
 from tests.guest.rawclient import Guest, eventually
 
 DOUBLE_FORK = """
@@ -35,7 +34,7 @@ HIDERS = {
 
 def alive(pid):
     try:
-        with open("/proc/%d/stat" % pid) as file:
+        with open(f"/proc/{pid}/stat") as file:
             return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
         return False

@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from time import monotonic
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, Optional
 
 from ..wire.frames import DATA, EVENT, STDERR, STDOUT, BadFrame, Frame
 from .channel import EVENT_LIMIT, Channel, Operation
@@ -20,6 +20,7 @@ from .proc import TICKS
 GRACE = 1.0
 """Between SIGINT and SIGKILL."""
 
+_RETRY = 0.005
 _TEXT_LIMIT = 1 << 16
 _NAME_LIMIT = 200
 
@@ -89,22 +90,24 @@ class CellRun:
         """Whether there was something to interrupt."""
         if self._settling:
             return False
-        self._link.signal(signal.SIGINT)
+        if not self._link.interrupt():
+            self._machine.loop.after(_RETRY, self.interrupt)
         return True
 
     def stop(self) -> None:
-        """SIGINT, once more for a cell that was not yet running or that caught it, then SIGKILL."""
+        """SIGINT, as soon as the cell runs; once more for one that caught it; then SIGKILL."""
         self.cell.outlet.spill()
         self._link.resume()
-        if self._settling:
-            return
-        self._stop_timer()
-        self._press([signal.SIGINT, signal.SIGINT, signal.SIGKILL])
+        if not self._settling:
+            self._stop_timer()
+            self._press(GRACE)
 
-    def _press(self, signals: List[signal.Signals]) -> None:
-        self._link.signal(signals[0])
-        if len(signals) > 1:
-            self._timer = self._machine.loop.after(GRACE / 2, lambda: self._press(signals[1:]))
+    def _press(self, left: float) -> None:
+        if left <= 0:
+            self._link.kill()
+            return
+        pause = GRACE / 2 if self._link.interrupt() else _RETRY
+        self._timer = self._machine.loop.after(pause, lambda: self._press(left - pause))
 
     def _out_of_time(self) -> None:
         self._timed_out = True

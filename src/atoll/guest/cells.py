@@ -11,7 +11,8 @@ import signal
 import sys
 import traceback
 import types
-from typing import Any, Dict, NoReturn, Optional, Set, Tuple
+from mmap import mmap
+from typing import Any, Dict, List, NoReturn, Optional, Set, Tuple
 
 from ..wire.frames import END, EVENT
 from .cellstreams import Wire
@@ -31,11 +32,13 @@ for _name in __future__.all_feature_names:
 class Interpreter:
     """The state between cells: a `__main__` module, compiler flags, and an event loop once one is needed."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: Wire, running: mmap) -> None:
         self._wire = wire
+        self._running = running
         self._module = types.ModuleType("__main__")
         self._module.__dict__["__builtins__"] = sys.modules["builtins"]
         sys.modules["__main__"] = self._module
+        self._pid = os.getpid()
         self._flags = 0
         self._count = 0
         self._events: Any = None
@@ -49,6 +52,8 @@ class Interpreter:
         signal.signal(signal.SIGINT, self._interrupt)
         error, bundle = self._attempt(request)
         self._wire.flush()
+        if os.getpid() != self._pid:
+            os._exit(0)  # the cell forked, and this is a child that has come to the cell's end
         if bundle is not None:
             self._wire.send(EVENT, json.dumps({"result": bundle, "main": True}).encode("ascii"))
         return {"count": self._count, "error": error, "truncated": self._truncated}
@@ -57,14 +62,17 @@ class Interpreter:
         bundle = None
         try:
             self._interruptible = True
+            self._running[0] = 1
             try:
                 with Surroundings(request.get("env", {}), request.get("cwd")):
                     bundle = self._show(self._execute(request["code"]))
             except BaseException as error:  # noqa: BLE001  # whatever a cell raises is its result
                 return self._describe(error), None
             finally:
+                self._running[0] = 0
                 self._interruptible = False
         except KeyboardInterrupt as error:
+            self._running[0] = 0
             self._interruptible = False
             return self._describe(error), None
         return None, bundle
@@ -84,18 +92,25 @@ class Interpreter:
             last = ast.Expression(tree.body.pop().value)
         body = compile(tree, name, "exec", flags, dont_inherit=True)
         self._flags |= body.co_flags & _FUTURES
-        value = None
+        parts = [body]
         if last is not None:
-            expression = compile(last, name, "eval", self._flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
-            self._evaluate(body)
-            value = self._evaluate(expression)
-        else:
-            self._evaluate(body)
-        return value
+            flags |= self._flags
+            parts.append(compile(last, name, "eval", flags, dont_inherit=True))
+        if any(part.co_flags & _COROUTINE for part in parts):
+            return self._await(self._evaluate_awaiting(parts))
+        return [self._evaluate(part) for part in parts][-1]
 
     def _evaluate(self, code: types.CodeType) -> Any:
-        value = eval(code, self._module.__dict__)  # noqa: S307  # running the code is what this is for
-        return self._await(value) if code.co_flags & _COROUTINE else value
+        return eval(code, self._module.__dict__)  # noqa: S307  # running the code is what this is for
+
+    async def _evaluate_awaiting(self, parts: List[types.CodeType]) -> Any:
+        """All of it inside the event loop, also what comes before the first `await`."""
+        value = None
+        for part in parts:
+            value = self._evaluate(part)
+            if part.co_flags & _COROUTINE:
+                value = await value
+        return value
 
     def _await(self, coroutine: Any) -> Any:
         """Tasks that a cell leaves behind go on whenever a later cell awaits something."""
@@ -211,15 +226,11 @@ def _clean(summary: Any, seen: Set[int]) -> None:
         _clean(member, seen)
 
 
-def serve(wire: Wire) -> NoReturn:
-    """Run cells until the guest hangs up."""
-    own = os.getpid()
-    interpreter = Interpreter(wire)
+def serve(wire: Wire, running: mmap) -> NoReturn:
+    """Run cells until the guest hangs up. `running` shows the guest whether there is something to interrupt."""
+    interpreter = Interpreter(wire, running)
     while True:
         request = wire.receive()
         if request is None:
             os._exit(0)
-        answer = interpreter.run(request)
-        if os.getpid() != own:
-            os._exit(0)  # the cell forked, and this is a child that has come to the cell's end
-        wire.send(END, json.dumps(answer).encode("ascii"))
+        wire.send(END, json.dumps(interpreter.run(request)).encode("ascii"))

@@ -96,8 +96,6 @@ class Commands:
         process = self._running.get(pid) or self._ended.get(pid)
         if process is None or not process.held:
             raise invalid("No held process has the pid %d." % pid)
-        if process.attached:
-            raise Refused(BUSY, "Process %d has a client already." % pid)
         process.attach(channel)
         return process
 
@@ -139,7 +137,7 @@ class Commands:
             "state": task.state,
             "memory": task.memory,
             "cpu_seconds": task.cpu_ticks / proc.TICKS,
-            "started_by_api": task.pid in self._running,
+            "started_by_api": self._machine.reaper.awaits(task.pid),
         }
 
 

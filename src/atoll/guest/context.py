@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections import deque
 from typing import Any, Deque, Dict, Optional
 
@@ -33,6 +32,7 @@ class Context:
 
     def prepare(self) -> ContextLink:
         """Its process, made ahead of the first cell if there is none. Raises Refused."""
+        self._machine.reaper.reap()  # it may have died just now, which the next cell must not suffer from
         if self._link is None:
             listener = Listener(self._hear, self._output, lambda: self._outlet.room, self._exited)
             self._link = ContextLink(self._machine, listener)
@@ -51,7 +51,7 @@ class Context:
     def renew_unused(self) -> None:
         """Have a process that has not run anything yet made anew, when it is needed."""
         if self._link is not None and self._count == 0:
-            self._link.signal(signal.SIGKILL)
+            self._link.kill()
             self._drop(self._link)
 
     def submit(self, cell: Cell) -> None:

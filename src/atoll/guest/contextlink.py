@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import deque
+from mmap import mmap
 from typing import Callable, Deque, NamedTuple
 
 from ..wire.frames import END, EVENT, HEADER, OPEN, STDERR, STDOUT, BadFrame, Frame
@@ -50,6 +51,7 @@ class ContextLink:
         self._sock.setblocking(False)
         stdout_end, stdout = os.pipe2(os.O_CLOEXEC)
         stderr_end, stderr = os.pipe2(os.O_CLOEXEC)
+        self._running = mmap(-1, 1)
         machine.enter(".")
         try:
             self.pid = os.fork()
@@ -59,7 +61,7 @@ class ContextLink:
             raise Refused(BUSY, "The sandbox cannot start one more process: its limit is reached.") from error
         else:
             if self.pid == 0:
-                become_context(machine.config, Ends(theirs, machine.devnull, stdout, stderr))
+                become_context(machine.config, Ends(theirs, machine.devnull, stdout, stderr, self._running))
         finally:
             theirs.close()
             os.close(stdout)
@@ -82,9 +84,16 @@ class ContextLink:
         self._unsent.extend(packets.split(OPEN, payload))
         self._write()
 
-    def signal(self, number: int) -> None:
+    def interrupt(self) -> bool:
+        """SIGINT; False when the cell has not begun to run, or has ended, and there was nothing to interrupt."""
+        if not self.alive or not self._running[0]:
+            return False
+        send([self.pid], signal.SIGINT)
+        return True
+
+    def kill(self) -> None:
         if self.alive:
-            send([self.pid], number)
+            send([self.pid], signal.SIGKILL)
 
     def resume(self) -> None:
         """There may be room again."""
@@ -164,7 +173,7 @@ class ContextLink:
         try:
             frame = self._assembler.add(packet, _MESSAGES)
         except BadFrame:
-            self.signal(signal.SIGKILL)
+            self.kill()
             return False
         if frame is not None:
             self._listener.frame(frame)

@@ -12,6 +12,7 @@ import socket
 import sys
 import time
 import traceback
+from mmap import mmap
 from typing import NamedTuple, NoReturn, Tuple
 
 from . import cells
@@ -24,12 +25,13 @@ _BROKEN = 70
 
 
 class Ends(NamedTuple):
-    """The context's descriptors: nothing else of the guest stays open in it."""
+    """What a context shares with its guest: descriptors, and a byte that says whether a cell runs."""
 
     wire: socket.socket
     stdin: int
     stdout: int
     stderr: int
+    running: mmap
 
 
 def become_context(config: Config, ends: Ends) -> NoReturn:
@@ -44,7 +46,7 @@ def become_context(config: Config, ends: Ends) -> NoReturn:
         _reseed()
         wire = Wire(ends.wire)
         wire.install()
-        cells.serve(wire)
+        cells.serve(wire, ends.running)
     except BaseException:  # noqa: BLE001  # it must not unwind into the guest's code
         traceback.print_exc(file=sys.stderr)
     finally:

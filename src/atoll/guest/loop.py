@@ -18,7 +18,7 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 IN = select.EPOLLIN
 OUT = select.EPOLLOUT
 
-Callback = Callable[[], None]
+Callback = Callable[[], object]
 FdCallback = Callable[[int], None]
 
 
@@ -130,7 +130,7 @@ def _nothing(_number: int, _frame: Any) -> None:
     pass
 
 
-def _guarded(callback: Callable[..., None], *arguments: object) -> None:
+def _guarded(callback: Callable[..., object], *arguments: object) -> None:
     """One broken callback must not end the sandbox; its story goes to the guest's own stderr."""
     try:
         callback(*arguments)

@@ -27,6 +27,7 @@ class Outlet:
         self._queue: Deque[Tuple[int, bytes]] = deque()
         self._size = 0
         self._spills = False
+        self._wanted = True
 
     @property
     def empty(self) -> bool:
@@ -75,8 +76,8 @@ class Outlet:
     def discard(self) -> None:
         """Nobody wants it, now or later."""
         self.drop()
-        self._left = 0
         self.channel = None
+        self._wanted = False
 
     def put(self, stream: int, data: bytes) -> None:
         if self._left is not None:
@@ -92,6 +93,8 @@ class Outlet:
         self._add(_EVENT, payload)
 
     def _add(self, stream: int, data: bytes) -> None:
+        if not self._wanted:
+            return
         self._queue.append((stream, data))
         self._size += len(data)
         self.pump()

@@ -16,7 +16,7 @@ from .machine import Machine
 from .outlet import Outlet
 from .pipes import Sink, Source
 from .reaper import exit_code
-from .refusal import invalid
+from .refusal import BUSY, Refused, invalid
 from .spawn import Child
 
 LINGER = 0.1
@@ -81,10 +81,6 @@ class Process(Operation):
         )
 
     @property
-    def attached(self) -> bool:
-        return self.channel.open
-
-    @property
     def exited(self) -> bool:
         return self._exit_code is not None
 
@@ -93,7 +89,11 @@ class Process(Operation):
             self._timer = self._machine.loop.after(seconds, self._out_of_time)
 
     def attach(self, channel: Channel) -> None:
-        """Give a new client what nobody has read, then what comes."""
+        """Give a new client what nobody has read, then what comes.
+
+        It takes the place of one that is still there: that one may be gone without our knowing yet.
+        """
+        self.channel.fail(Refused(BUSY, "Another client has attached to process %d." % self.pid))
         self.channel = channel
         channel.operation = self
         channel.send_event(b'{"pid":%d}' % self.pid)

@@ -16,6 +16,10 @@ class Reaper:
         """Call back with the wait status, once."""
         self._watched[pid] = exited
 
+    def awaits(self, pid: int) -> bool:
+        """Whether it is a process that the guest itself has started."""
+        return pid in self._watched
+
     def reap(self) -> None:
         """After every SIGCHLD: many exits may hide behind one signal."""
         while True:
