@@ -27,12 +27,12 @@ COMMON: dict[str, Any] = {
 def kind(job: dict[str, Any], *, has_group: bool) -> str:
     """Which parked sandbox would do: "closed" (finished), "open" (can still be given mounts), or "none".
 
-    What is set from outside (network="all", environment, lifetime, limits of a control group) needs no open
-    one; limits that a process must set on itself do.
+    What is set from outside (environment, lifetime, limits of a control group) needs no open one; limits that a
+    process must set on itself do, and so does network="all": a finished sandbox hides its namespaces from pasta.
     """
     if job["image"] or job["resume"] or job["workdir"] != WORKSPACE or job["network"] == "host":
         return "none"
     usual = has_group or (job["memory"] == COMMON["memory"] and job["pids"] == COMMON["pids"])
-    if job["source"] or job["disk"] or job["strict"] or not usual:
+    if job["source"] or job["disk"] or job["strict"] or job["network"] == "all" or not usual:
         return "open"
     return "closed"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import time
 
 from . import kernel
@@ -140,17 +141,26 @@ def _connect_rootless(pid: int, kinship: int) -> None:
     child = kernel.clone(kinship)
     if child == 0:
         try:
+            # It takes an inherited SIG_IGN, which Python sets, for a failure.
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+            kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
             os.execv(pasta, [pasta, *quiet, str(pid)])  # noqa: S606 - our own arguments
         finally:
             os._exit(127)
     deadline = time.monotonic() + _READY_TIMEOUT
     while not _has_interface(pid):
-        if time.monotonic() > deadline or not os.path.exists(f"/proc/{child}/fd/0"):
+        if time.monotonic() > deadline or _has_ended(child):
             raise BirthFailed("The sandbox's network did not come up; the zygote's log has what pasta said.")
         time.sleep(0.005)
     # pasta has no rules, but nobody inside may change the routes.
     for subnet in _CLOSED:
         _run([nsenter, f"--net=/proc/{pid}/ns/net", ip, "route", "add", "unreachable", subnet])
+
+
+def _has_ended(pid: int) -> bool:
+    """Its keeper has not waited for it yet, so a dead one is still to be seen."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()[0] in (b"Z", b"X")
 
 
 def _has_interface(pid: int) -> bool:
