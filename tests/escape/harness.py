@@ -5,6 +5,7 @@ that what is refused inside is shown to work outside.
 """
 
 import ctypes
+import enum
 import inspect
 import itertools
 import json
@@ -101,7 +102,8 @@ class Box:
 class Maker:
     """Makes sandboxes as one user, from a process of its own, in a state directory of its own."""
 
-    def __init__(self, name, uid):
+    def __init__(self, name, uid, devices=()):
+        """`devices` are paths of device nodes with their numbers, which only this maker sees, and may open."""
         self.name = name
         self.uid = uid
         self.top = tempfile.mkdtemp(prefix=f"at-{name}-", dir="/tmp")
@@ -111,7 +113,7 @@ class Maker:
         if uid != os.getuid():
             os.chown(self.home, uid, uid)
         self._shared = None
-        self._bind = {}
+        self._bind = {self._make_device(path, number): path for path, number in dict(devices).items()}
         self._numbers = itertools.count()
         self._waiting = {}
         self._box = None
@@ -134,6 +136,12 @@ class Maker:
     @property
     def state(self):
         return f"{self.home}/state"
+
+    def _make_device(self, path, number):
+        node = f"{self.top}/{os.path.basename(path)}"
+        os.mknod(node, stat.S_IFCHR | 0o666, number)
+        os.chmod(node, 0o666)
+        return node
 
     def _share(self, name, path):
         """Where the other user finds a directory that may lie below a private home: bound in its own mounts."""
@@ -228,7 +236,9 @@ class Maker:
 def script(attempt, *arguments):
     """Python source that prints the outcome of an attempt as one line of JSON."""
     source = textwrap.dedent(inspect.getsource(attempt))
-    passed = ", ".join([attempt.__name__, *map(repr, arguments)])
+    # Members of an enumeration, such as socket.AF_INET, go as the numbers that they are.
+    plain = [int(each) if isinstance(each, enum.IntEnum) else each for each in arguments]
+    passed = ", ".join([attempt.__name__, *map(repr, plain)])
     return f"{_PRELUDE}\n{source}\nprint(json.dumps(outcome({passed})), flush=True)\n"
 
 
