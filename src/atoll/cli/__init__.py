@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+
+TYPE_CHECKING = False  # what type checkers take for true; importing typing or collections.abc would cost `--help` 5 ms
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 FAILED = 125
 CLOSED = 141
@@ -22,6 +25,12 @@ COMMANDS = {
     "version": "which atoll this is",
 }
 
+_HEAD = """\
+Run code that you do not trust, behind a wall.
+
+usage: atoll COMMAND ...
+"""
+
 _EXAMPLES = """\
 Examples:
   atoll run "echo hi"                       a command, in a sandbox that is gone afterwards
@@ -37,7 +46,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit code. Errors of atoll itself are told in a sentence and give 125."""
     words = list(sys.argv[1:] if argv is None else argv)
     _fill_descriptors()
-    return _guarded(lambda: _dispatch(words))
+    code = _guarded(lambda: _dispatch(words))
+    if argv is None:
+        # Nothing is buffered and no thread is to be waited for. An orderly end would tidy the registry's
+        # log, which the next process can use as it is, and take a module apart after the other: 8 ms.
+        os._exit(code)
+    return code
 
 
 def _fill_descriptors() -> None:
@@ -70,9 +84,7 @@ def _dispatch(words: list[str]) -> int:
 def _help() -> str:
     width = max(map(len, COMMANDS))
     lines = [f"  {name.ljust(width)}  {summary}" for name, summary in COMMANDS.items()]
-    return "\n".join(
-        ["Run code that you do not trust, behind a wall.", "", "usage: atoll COMMAND ...", "", *lines, "", _EXAMPLES]
-    )
+    return "\n".join([_HEAD, *lines, "", _EXAMPLES])
 
 
 def _unknown(name: str) -> int:

@@ -8,7 +8,7 @@ import re
 from argparse import Namespace
 from typing import NamedTuple
 
-from ..errors import FileMissing
+from ..errors import FileMissing, FilePresent
 from ..sync.sandbox import Sandbox
 from ..types import Transfer
 from .output import complain
@@ -86,4 +86,7 @@ def _download(sandbox: Sandbox, remote: str, local: str, args: Namespace) -> Tra
     if not contents and (local.endswith("/") or os.path.isdir(local)):
         local = os.path.join(local, posixpath.basename(remote.rstrip("/")))
     os.makedirs(os.path.dirname(os.path.abspath(local)), exist_ok=True)
-    return sandbox.files.download(remote, local, overwrite=args.force, symlinks=args.symlinks)
+    try:
+        return sandbox.files.download(remote, local, overwrite=args.force, symlinks=args.symlinks)
+    except FilePresent:
+        raise UsageError(f"{local} is there already and not empty; -f replaces files in it.") from None

@@ -13,12 +13,12 @@ from ..sync.sandbox import Sandbox
 from . import streaming
 from .output import complain
 
-SECONDS = 600.0
-"""What an installation may take."""
-
 
 class Kind(NamedTuple):
-    """One kind of manifest: the file that locks its versions, and the shell script that installs it."""
+    """One kind of manifest: the file that locks its versions, and the shell script that installs it.
+
+    `env` is for the installer and for the program.
+    """
 
     lock: str | None
     tool: str
@@ -39,7 +39,7 @@ KINDS = {
         lock="package-lock.json",
         tool="npm",
         script="command -v npm >/dev/null || exit 127; test -f package-lock.json && set -- ci || set -- install\n"
-        'exec npm "$@" --no-audit --no-fund --loglevel=error',
+        'exec npm "$@" --no-audit --no-fund --no-update-notifier --loglevel=error',
         env={},
     ),
     "go.mod": Kind(
@@ -61,6 +61,19 @@ class Manifest(NamedTuple):
     @property
     def name(self) -> str:
         return next(iter(self.files))
+
+    @property
+    def seconds(self) -> float:
+        """What an installation may take."""
+        return 600.0
+
+    def check_network(self, network: str) -> None:
+        """Raises InvalidInput where nothing can be fetched."""
+        if network == "none":
+            raise InvalidInput(
+                f"--deps fetches what {self.name} asks for, and the sandbox has no network.",
+                hint="Add --network all, or --network host for the weaker wall that shares this machine's.",
+            )
 
 
 class DepsFailed(AtollError):
@@ -86,20 +99,6 @@ def _content(path: str) -> bytes:
         return file.read()
 
 
-def check_network(network: str) -> None:
-    """Raises InvalidInput where nothing can be fetched."""
-    if network == "none":
-        raise InvalidInput(
-            "--deps fetches packages, and the sandbox has no network.",
-            hint="Add --network all, or --network host for the weaker wall that shares this machine's.",
-        )
-
-
-def environment(manifest: Manifest | None) -> Mapping[str, str]:
-    """What the program needs to find its packages."""
-    return {} if manifest is None else manifest.kind.env
-
-
 def install(sandbox: Sandbox, manifest: Manifest, env: Mapping[str, str]) -> None:
     """Install it in the workspace. What the installer says goes to stderr.
 
@@ -107,13 +106,13 @@ def install(sandbox: Sandbox, manifest: Manifest, env: Mapping[str, str]) -> Non
         InvalidInput: the sandbox has no network.
         DepsFailed: the installer is not there, or it failed.
     """
-    check_network(sandbox.info.spec.network)
+    manifest.check_network(sandbox.info.spec.network)
     workdir = sandbox.info.spec.workdir
     for name, content in manifest.files.items():
         sandbox.files.write(posixpath.join(workdir, name), content)
     env = {**manifest.kind.env, **env}
     complain(f"Installing {manifest.name} …")
-    code = streaming.run(sandbox, manifest.kind.script, env=env, timeout=SECONDS, all_to_stderr=True)
+    code = streaming.run(sandbox, manifest.kind.script, env=env, timeout=manifest.seconds, all_to_stderr=True)
     if code == 127:
         raise DepsFailed(f"{manifest.name} needs `{manifest.kind.tool}`, which this sandbox does not have.")
     if code != 0:

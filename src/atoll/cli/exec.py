@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from . import programs
-from .options import add_command_options, add_program_options
+from argparse import Namespace
+
+from .options import OWN_OPTIONS, add_command_options, add_program_options
 from .parsing import Parser, UsageError, split
-from .places import find
 
 _DESCRIPTION = """\
 Run a command in a sandbox that exists, whoever made it. The beginning of an id is enough.
@@ -26,7 +26,7 @@ exit code:
 
 
 def main(words: list[str]) -> int:
-    parser = Parser("exec", "[OPTIONS] ID COMMAND | ID -- PROGRAM [ARG ...]", _DESCRIPTION, _EPILOG)
+    parser = Parser("exec", "[OPTIONS] ID COMMAND | ID -- PROGRAM [ARG ...]", _DESCRIPTION, _EPILOG, OWN_OPTIONS)
     parser.add_argument("id", metavar="ID", help="the sandbox, or the beginning of its id")
     parser.add_argument("words", nargs="*", metavar="COMMAND", help="what to run")
     add_command_options(parser)
@@ -36,7 +36,15 @@ def main(words: list[str]) -> int:
     args = parser.parse_intermixed_args(before)
     if not args.id:
         raise UsageError("The id is empty; `atoll list` shows the sandboxes.")
-    job = programs.job(args, args.words, after)
+    return _exec(args, after)
+
+
+def _exec(args: Namespace, after: list[str] | None) -> int:
+    # Imported here: whoever only reads the help does not wait for it.
+    from . import programs
+    from .places import find
+
+    job = programs.job(args, after, args.workdir)
     sandbox = find(args.id)
     programs.prepare(sandbox, job)
     return programs.run(sandbox, job)

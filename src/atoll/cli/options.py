@@ -5,9 +5,11 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
+from ..errors import InvalidInput
 from .parsing import Parser, UsageError
 from .values import duration, labels, number, whole_number
 
+OWN_OPTIONS = 'Quote the command, as in "ls -la", or put `--` before it, as in -- ls -la.'
 _RESOURCES = ("memory", "cpu", "pids", "disk")
 
 
@@ -62,12 +64,20 @@ def add_driver_option(parser: Parser, help: str) -> None:
 def wishes(args: Namespace) -> dict[str, Any]:
     """The keywords for `Sandbox.create` that were asked for, and no others. Raises InvalidInput."""
     found: dict[str, Any] = {name: getattr(args, name) for name in ("image", "source", "network")}
-    found["labels"] = labels(args.label)
+    found["labels"] = _labels(args.label, OWN_OPTIONS if getattr(args, "words", None) else None)
     found["workdir"] = None if args.workdir is None or starts_inside(args.workdir) else args.workdir
     found["lifetime"] = None if args.lifetime is None else duration(args.lifetime, "--lifetime")
     found["strict"] = args.strict
     found["resources"] = _resources(args)
     return {name: value for name, value in found.items() if value not in (None, False, {})}
+
+
+def _labels(entries: list[str], hint: str | None) -> dict[str, str]:
+    try:
+        return labels(entries)
+    except InvalidInput as error:
+        # `atoll run ls -la` is a label "a" to us.
+        raise InvalidInput(error.message, hint=hint) from None
 
 
 def _resources(args: Namespace) -> dict[str, Any]:

@@ -6,15 +6,24 @@ import argparse
 import os
 from typing import NoReturn
 
+# argparse would translate its few words, and import `locale` and search the disk for it on every start.
+argparse._ = str  # type: ignore[attr-defined]
+
 
 class UsageError(Exception):
     """The command line itself is wrong; the message says what to write instead."""
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser for one command. `examples` and what follows close its help."""
+    """A parser for one command.
 
-    def __init__(self, command: str, usage: str, description: str, epilog: str) -> None:
+    Args:
+        usage: what follows the name of the command.
+        epilog: what closes the help, such as examples.
+        hint: what a wrong option may have been meant to be.
+    """
+
+    def __init__(self, command: str, usage: str, description: str, epilog: str, hint: str = "") -> None:
         super().__init__(
             prog=f"atoll {command}",
             usage=f"atoll {command} {usage}",
@@ -23,9 +32,10 @@ class Parser(argparse.ArgumentParser):
             formatter_class=_formatter,
             allow_abbrev=False,
         )
+        self._hint = hint or f"`{self.prog} --help` explains."
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message[:1].upper()}{message[1:]}. `{self.prog} --help` explains.")
+        raise UsageError(f"{message[:1].upper()}{message[1:]}. {self._hint}")
 
     def _print_message(self, message: str, file: object = None) -> None:
         from .output import say

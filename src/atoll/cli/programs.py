@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import posixpath
 from argparse import Namespace
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import InvalidInput
 from ..sync.sandbox import Sandbox
-from . import deps, languages, streaming
-from .languages import Language
-from .options import start_directory
+from . import streaming
 from .output import complain
 from .parsing import UsageError
 from .values import timeout, variables
+
+if TYPE_CHECKING:
+    from .deps import Manifest
+    from .languages import Language
 
 NOT_FOUND = 127
 
@@ -32,42 +35,58 @@ class Job(NamedTuple):
     """One thing to run, checked before there is a sandbox for it."""
 
     what: str | list[str] | Program
-    deps: deps.Manifest | None
+    deps: Manifest | None
     stdin: bool
     env: dict[str, str]
     workdir: str | None
     timeout: float | str | None
 
 
-def job(args: Namespace, words: list[str], after: list[str] | None) -> Job:
-    """What was asked for; `after` are the words behind `--`.
+def job(args: Namespace, after: list[str] | None, workdir: str | None) -> Job:
+    """What was asked for; `after` are the words behind `--`, `workdir` is where to start.
 
     Raises:
         UsageError, InvalidInput: it makes no sense.
         OSError: a file cannot be read.
     """
+    words: list[str] = args.words
     stdin = not args.no_stdin and streaming.stdin_to_pass_on()
     what: str | list[str] | Program
     if args.file is not None and args.file != "-":
-        language = languages.by_name(args.lang) if args.lang else languages.by_file(args.file)
-        what = Program(language, os.path.basename(args.file), _content(args.file), [*words, *(after or ())])
+        what = _file(args, [*words, *(after or ())])
     elif args.lang or args.file:
         what, stdin = _inline(args, words, after or [], stdin=stdin)
     else:
         what = _command(words, after)
-    manifest = deps.read(args.deps) if args.deps is not None else None
-    return Job(what, manifest, stdin, variables(args.env), start_directory(args), timeout(args.timeout))
+    return Job(what, _manifest(args.deps), stdin, variables(args.env), workdir, timeout(args.timeout))
+
+
+def _manifest(path: str | None) -> Manifest | None:
+    if path is None:
+        return None
+    from . import deps
+
+    return deps.read(path)
+
+
+def _file(args: Namespace, arguments: list[str]) -> Program:
+    from . import languages
+
+    if os.path.isdir(args.file):
+        raise InvalidInput(f"{args.file} is a directory; --file takes one file, --source a whole directory.")
+    language = languages.by_name(args.lang) if args.lang else languages.by_file(args.file)
+    return Program(language, os.path.basename(args.file), _content(args.file), arguments)
 
 
 def _content(path: str) -> bytes:
-    if os.path.isdir(path):
-        raise InvalidInput(f"{path} is a directory; --file takes one file, --source a whole directory.")
     with open(path, "rb") as file:
         return file.read()
 
 
 def _inline(args: Namespace, words: list[str], after: list[str], *, stdin: bool) -> tuple[Program, bool]:
     """A program that is the first argument or else our standard input, and whether stdin is left for it."""
+    from . import languages
+
     if not args.lang:
         raise UsageError("A program from standard input has no name that tells its language; say --lang.")
     language = languages.by_name(args.lang)
@@ -83,10 +102,10 @@ def _inline(args: Namespace, words: list[str], after: list[str], *, stdin: bool)
 
 
 def _command(words: list[str], after: list[str] | None) -> str | list[str]:
-    if len(words) == 1 and after is None:
-        return words[0]
-    command = [*words, *(after or ())]
-    if not command:
+    command: list[str] = [*words, *(after or ())]
+    if len(command) == 1 and after is None and command[0].strip():
+        return command[0]
+    if not "".join(command).strip():
         raise UsageError('There is nothing to run; give a command such as "ls -la", or --file with a program.')
     return command
 
@@ -108,11 +127,14 @@ def run(sandbox: Sandbox, job: Job) -> int:
 def prepare(sandbox: Sandbox, job: Job) -> None:
     """Install what the program needs. Raises DepsFailed."""
     if job.deps is not None:
+        from . import deps
+
         deps.install(sandbox, job.deps, job.env)
 
 
 def _stream(sandbox: Sandbox, command: str | list[str], job: Job) -> int:
-    env = {**deps.environment(job.deps), **job.env}
+    packages: Mapping[str, str] = {} if job.deps is None else job.deps.kind.env
+    env = {**packages, **job.env}
     return streaming.run(sandbox, command, stdin=job.stdin, env=env, workdir=job.workdir, timeout=job.timeout)
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from . import deps, programs
-from .interrupts import Interrupts
-from .options import add_command_options, add_program_options, add_sandbox_options
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from .options import OWN_OPTIONS, add_command_options, add_program_options, add_sandbox_options, start_directory
 from .parsing import Parser, split
-from .places import Place
+
+if TYPE_CHECKING:
+    from .programs import Job
 
 _DESCRIPTION = """\
 Run a command in a sandbox that is made for it and gone afterwards. One word goes to
@@ -35,16 +38,25 @@ _HOUR = 3600.0
 
 
 def main(words: list[str]) -> int:
-    parser = Parser("run", "[OPTIONS] COMMAND | -- PROGRAM [ARG ...]", _DESCRIPTION, _EPILOG)
+    parser = Parser("run", "[OPTIONS] COMMAND | -- PROGRAM [ARG ...]", _DESCRIPTION, _EPILOG, OWN_OPTIONS)
     parser.add_argument("words", nargs="*", metavar="COMMAND", help="what to run")
     add_command_options(parser)
     add_program_options(parser)
     add_sandbox_options(parser)
     before, after = split(words)
     args = parser.parse_intermixed_args(before)
-    job = programs.job(args, args.words, after)
+    return _run(args, after)
+
+
+def _run(args: Namespace, after: list[str] | None) -> int:
+    # Imported here: whoever only reads the help does not wait for it.
+    from . import programs
+    from .interrupts import Interrupts
+    from .places import Place
+
+    job = programs.job(args, after, start_directory(args))
     if job.deps is not None and not args.reuse:
-        deps.check_network(args.network or "none")
+        job.deps.check_network(args.network or "none")
     place = Place(args, Interrupts(), _lifetime(job, stays=args.keep or args.reuse))
     with place as sandbox:
         programs.prepare(sandbox, job)
@@ -52,11 +64,11 @@ def main(words: list[str]) -> int:
         return programs.run(sandbox, job)
 
 
-def _lifetime(job: programs.Job, *, stays: bool) -> float:
+def _lifetime(job: Job, *, stays: bool) -> float:
     """A throw-away sandbox lives a little longer than its command may run, should we die before it."""
     if job.timeout is None:
         return _DAY
     seconds = (60.0 if isinstance(job.timeout, str) else job.timeout) + _SPARE
     if job.deps is not None:
-        seconds += deps.SECONDS
+        seconds += job.deps.seconds
     return max(seconds, _HOUR) if stays else seconds

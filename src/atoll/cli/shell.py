@@ -54,7 +54,7 @@ def main(words: list[str]) -> int:
     env = variables(args.env)
     if args.id is not None:
         _refuse_wishes(args)
-        return _session(find(args.id), after, env, start_directory(args))
+        return _session(find(args.id), after, env, args.workdir)
     place = Place(args, Interrupts(), _DAY)
     with place as sandbox:
         place.announce()
@@ -69,7 +69,7 @@ def _require_terminal() -> None:
 
 
 def _refuse_wishes(args: Namespace) -> None:
-    given = [name for name in wishes(args) if name != "labels"]
+    given = [name for name in wishes(args) if name not in ("labels", "workdir")]
     given += [name for name in ("driver", "label", "reuse", "keep") if getattr(args, name)]
     if given:
         raise UsageError(f"The sandbox {args.id} exists already; leave out what is for a new one: {', '.join(given)}.")
