@@ -60,6 +60,8 @@ class Watchdog:
             return True
 
     def _kill(self, pids: list[int]) -> None:
+        # It may not have been enough, and what is left may hold what it has without moving: look again soon.
+        self._cpu = -1.0
         for pid in pids:
             if not pid:
                 continue
