@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -24,14 +24,16 @@ BEAT = "while :; do echo x >> beat; sleep 0.02; done"
 class AsyncChecks(Checks):
     """Asynchronous."""
 
+    def on_a_loop(self, main: Coroutine[None, None, None]) -> None:
+        asyncio.run(asyncio.wait_for(main, 2 * PATIENCE))
+
     def with_sandbox(self, story: Callable[[AsyncSandbox], Awaitable[None]], **wishes: Any) -> None:
         async def main() -> None:
             name = self.driver_class.name
-            async with asyncio.timeout(4 * PATIENCE):
-                async with await AsyncSandbox.create(name, **self.with_defaults(**wishes)) as sandbox:
-                    await story(sandbox)
+            async with await AsyncSandbox.create(name, **self.with_defaults(**wishes)) as sandbox:
+                await story(sandbox)
 
-        asyncio.run(main())
+        self.on_a_loop(main())
 
     def test_async_a_command_runs(self, label: dict[str, str]) -> None:
         async def story(sandbox: AsyncSandbox) -> None:
@@ -82,7 +84,7 @@ class AsyncChecks(Checks):
                 await task
             assert (await twin.run("echo usable")).stdout == "usable\n"
 
-        asyncio.run(main())
+        self.on_a_loop(main())
         eventually(lambda: stands_still(lambda: sandbox.files.info("beat").size), "the cancelled command is dead")
 
     def test_async_a_cancelled_with_block_destroys(self, label: dict[str, str]) -> None:
@@ -101,7 +103,7 @@ class AsyncChecks(Checks):
             with pytest.raises(asyncio.CancelledError):
                 await task
 
-        asyncio.run(main())
+        self.on_a_loop(main())
         assert Sandbox.list(label) == []
 
     def test_async_a_process_is_written_to_and_waited_for(self) -> None:

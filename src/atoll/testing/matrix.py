@@ -1,0 +1,91 @@
+"""The page docs/reference/conformance.md: which driver declares what, and which tests hold it to that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .. import registry
+from ..driver import Driver
+from ..io import BlockingIO
+from ..types import Capability
+from .needs import concerns, lacked, needed
+from .suite import Test, all_tests, groups, tests_of
+
+MEANINGS = {
+    Capability.CODE: "`run_code`: Python that keeps its state",
+    Capability.PTY: "`start(pty=…)`: terminals",
+    Capability.WATCH: "`files.watch`",
+    Capability.ISOLATION: "nothing of the host can be seen or changed",
+    Capability.NETWORK_NONE: '`network="none"`: nothing can be reached',
+    Capability.NETWORK_ALL: '`network="all"`: a network that is not the host\'s',
+    Capability.NETWORK_HOST: '`network="host"`: the host\'s own network',
+    Capability.LIMITS: "`resources=`: memory, processes, disk, cpu",
+    Capability.LIFETIME: "`lifetime=` and `set_lifetime`",
+    Capability.SOURCE: "`source=`: a directory of the host as the workspace",
+    Capability.IMAGE: "`image=`: a root file system",
+    Capability.PAUSE: "`pause` and `resume`",
+    Capability.STOP: "`stop` and `resume`, with the files kept",
+    Capability.METRICS: "`metrics`",
+}
+
+_HEAD = """# What the conformance suite checks
+
+<!-- Written by `python -m atoll.testing > docs/reference/conformance.md`; a test compares. -->
+
+A driver declares capabilities. The tests of what it declares it must pass; what it does not declare it must
+refuse with `Unsupported`, which is a test too. [Write a driver](../how-to/write-a-driver.md) shows how to run
+them on yours.
+
+## Drivers and capabilities
+
+A number says how many tests hold the driver to a capability that it declares; *refused* that one test demands
+the refusal. A driver that has no wall at all lets `network="none"` pass, which is what everybody gets who says
+nothing, and admits in `info.walls` that nothing stands."""
+
+_TESTS = """## Tests
+
+Each belongs to a group, and runs on the drivers that declare all of the capabilities behind it; one that
+begins with *without* on those that lack it."""
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join([_HEAD, "", *_table(_drivers()), "", _TESTS, *_groups()]) + "\n"
+
+
+def _drivers() -> list[Driver]:
+    """Those of atoll itself."""
+    own = sorted(name for name, where in registry.BUILT_IN.items() if where.target.startswith("atoll."))
+    return [registry.load(name, BlockingIO()) for name in own]
+
+
+def _table(drivers: list[Driver]) -> Iterator[str]:
+    yield f"| capability | {' | '.join(driver.name for driver in drivers)} | meaning |"
+    yield "|---" * (len(drivers) + 2) + "|"
+    for capability in Capability:
+        cells = " | ".join(_cell(driver, capability) for driver in drivers)
+        yield f"| `{capability.name}` | {cells} | {MEANINGS[capability]} |"
+    everyone = sum(not needed(test) and not lacked(test) for test in all_tests().values())
+    yield f"| *of everyone* |{f' {everyone} |' * len(drivers)} the rest: commands, output, files, processes, labels |"
+    totals = (sum(concerns(test, driver.capabilities) for test in all_tests().values()) for driver in drivers)
+    yield f"| *together* | {' | '.join(map(str, totals))} | |"
+
+
+def _cell(driver: Driver, capability: Capability) -> str:
+    if capability not in driver.capabilities:
+        return "*refused*"
+    mine = (test for test in all_tests().values() if concerns(test, driver.capabilities))
+    return str(sum(capability in needed(test) for test in mine))
+
+
+def _groups() -> Iterator[str]:
+    for group in groups():
+        yield from ("", f"### {(group.__doc__ or '').strip().rstrip('.')}", "")
+        for name, test in tests_of(group).items():
+            yield f"- {name.removeprefix('test_').replace('_', ' ').replace(' s ', '’s ')}{_conditions(test)}"
+
+
+def _conditions(test: Test) -> str:
+    words = [f"`{capability.name}`" for capability in Capability if capability in needed(test)]
+    words += [f"without `{capability.name}`" for capability in Capability if capability in lacked(test)]
+    return f" ({', '.join(words)})" if words else ""
