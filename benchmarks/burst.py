@@ -15,12 +15,16 @@ AT_ONCE = 100
 
 def _sandboxes() -> float:
     made: list[Sandbox] = []
+    failed: list[Exception] = []
 
     def one() -> None:
-        sandbox = Sandbox.create()
-        if sandbox.run_code("6 * 7").text != "42":
-            raise RuntimeError("a wrong result")
-        made.append(sandbox)
+        try:
+            sandbox = Sandbox.create()
+            made.append(sandbox)
+            if sandbox.run_code("6 * 7").text != "42":
+                raise RuntimeError("a wrong result")  # noqa: TRY301 - told with the others
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told below
+            failed.append(error)
 
     threads = [threading.Thread(target=one) for _ in range(AT_ONCE)]
     start = time.perf_counter()
@@ -29,10 +33,10 @@ def _sandboxes() -> float:
     for thread in threads:
         thread.join()
     seen = time.perf_counter() - start
-    if len(made) != AT_ONCE:
-        raise RuntimeError(f"only {len(made)} of {AT_ONCE} came up")
     for sandbox in made:
         sandbox.destroy()
+    if failed:
+        raise RuntimeError(f"{len(failed)} of {AT_ONCE} failed, one with {failed[0]!r}") from failed[0]
     return seen
 
 
