@@ -188,16 +188,18 @@ class AsyncSandbox:
             stdin: text, bytes, a file object, or an iterable of pieces.
             env: variables on top of the sandbox's.
             workdir: where it starts; the sandbox's workdir unless given.
-            timeout: seconds until it is killed with all that it started; None is without end.
+            timeout: seconds until it is killed with all that it started; None is without end. The sandbox's
+                own unless given.
             check: raise `CommandFailed` when the exit code is not 0.
             max_output: bytes of output that are passed on; the rest is dropped, and `truncated` says so.
-            on_stdout, on_stderr: called with text as it comes; never half a character.
+            on_stdout, on_stderr: called with text as it comes; never half a character. What is not UTF-8 is
+                U+FFFD there and in the result.
 
         Raises:
             CommandFailed: `check` was asked for, and the command failed or ran out of time.
             Unresponsive: the guest did not answer in time.
         """
-        request = self._exec(command, stdin, env, workdir, timeout, max_output)
+        request = self._exec(command, env, workdir, timeout, max_output, stdin=stdin is not None)
         feed = self._feed(stdin)
         return await running.run(self._links, request, feed, check=check, on_stdout=on_stdout, on_stderr=on_stderr)
 
@@ -217,7 +219,7 @@ class AsyncSandbox:
         """
         from .client.output import AsyncOutput
 
-        request = self._exec(command, stdin, env, workdir, timeout, max_output)
+        request = self._exec(command, env, workdir, timeout, max_output, stdin=stdin is not None)
         feed = self._feed(stdin)
 
         async def start() -> Running:
@@ -236,9 +238,10 @@ class AsyncSandbox:
     ) -> AsyncProcess:
         """Start a process that lives on its own, with a terminal if `pty` is True or (rows, columns).
 
-        It outlives this object and this process; `attach(pid)` finds it again. It has no timeout of its own.
+        It outlives this object and this process; `attach(pid)` finds it again. It may run for as long as the
+        sandbox lives, unless a `timeout` is given.
         """
-        request = self._exec(command, "", env, workdir, timeout, None)
+        request = self._exec(command, env, workdir, timeout, None, stdin=True)
         request["hold"] = True
         size = terminal_size(pty)
         if size is not None:
@@ -252,7 +255,7 @@ class AsyncSandbox:
     async def _hold(self, request: dict[str, Any]) -> AsyncProcess:
         from .client.process import AsyncProcess
 
-        process = Running(await self._links.open(request, quiet=None))
+        process = Running(await self._links.open(request))
         try:
             return AsyncProcess(self._links.io, process, await process.started())
         except BaseException:
@@ -342,14 +345,15 @@ class AsyncSandbox:
     def _exec(
         self,
         command: Command,
-        stdin: Input | None,
         env: Mapping[str, str] | None,
         workdir: str | os.PathLike[str] | None,
         timeout: Timeout,
         limit: int | None,
+        *,
+        stdin: bool,
     ) -> dict[str, Any]:
         seconds = choose_timeout(timeout, self.info.spec.timeout)
-        return exec_request(command, stdin=stdin is not None, env=env, workdir=workdir, timeout=seconds, limit=limit)
+        return exec_request(command, stdin=stdin, env=env, workdir=workdir, timeout=seconds, limit=limit)
 
 
 def _pid(pid: object) -> int:

@@ -147,13 +147,18 @@ class FileEvent(NamedTuple):
 
 
 class Transfer(NamedTuple):
-    """What an upload or a download moved. `skipped` names what was left out, relative to the tree."""
+    """What an upload or a download moved.
+
+    `skipped` names what was left out, relative to the tree; `special` counts pipes, sockets and devices,
+    which are always left out, and which a download cannot name.
+    """
 
     files: int
     directories: int
     symlinks: int
     size: int
     skipped: tuple[str, ...] = ()
+    special: int = 0
 
 
 class Match(NamedTuple):

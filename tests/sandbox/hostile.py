@@ -198,7 +198,7 @@ OPERATIONS = {
     "read_bytes": (lambda sb, tmp: sb.files.read_bytes("x", max_size=1000), [data(b"content"), ok(size=7)]),
     "write": (lambda sb, tmp: sb.files.write("x", "content"), [ok(size=7)]),
     "write much": (lambda sb, tmp: sb.files.write("x", [b"x" * 70_000] * 10), [ok(size=7)]),
-    "list": (lambda sb, tmp: sb.files.list(), [event({"entries": [INFO, DIRECTORY]}), ok()]),
+    "list": (lambda sb, tmp: sb.files.list(), [event({"entries": [INFO, DIRECTORY]}), ok(skipped=0)]),
     "info": (lambda sb, tmp: sb.files.info("x"), [ok(info=INFO)]),
     "exists": (lambda sb, tmp: sb.files.exists("x"), [end({"error": {"code": "file_error", "errno": 2}})]),
     "mkdir": (lambda sb, tmp: sb.files.mkdir("x"), [ok()]),
@@ -207,7 +207,7 @@ OPERATIONS = {
     "copy": (lambda sb, tmp: sb.files.copy("x", "y"), [ok()]),
     "search": (
         lambda sb, tmp: sb.files.search("x"),
-        [event({"matches": [{"path": "p", "line": 1, "text": "t"}]}), ok(truncated=False)],
+        [event({"matches": [{"path": "p", "line": 1, "text": "t"}]}), ok(truncated=False, skipped=0)],
     ),
     "watch": (
         lambda sb, tmp: _look(sb.files.watch()),
@@ -221,7 +221,7 @@ OPERATIONS = {
     ),
     "download a tree": (
         lambda sb, tmp: sb.files.download("x", tmp / "tree"),
-        [data(b"\0\0\0\0", channel=2), end({"ok": {"entries": 0}}, channel=2)],
+        [data(b"\0\0\0\0", channel=2), end({"ok": {"entries": 0, "skipped": 0}}, channel=2)],
     ),
 }  # fmt: skip
 

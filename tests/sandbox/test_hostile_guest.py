@@ -26,7 +26,7 @@ from tests.sandbox.hostile import (
 )
 
 from atoll import AtollError, Busy, ProtocolError, SandboxGone, Unresponsive
-from atoll.client import files, links, running, transfer, watch
+from atoll.client import files, links, running, transfer
 from atoll.errors import TimedOut
 from atoll.io import drive
 from atoll.wire import frames
@@ -42,8 +42,6 @@ def _impatient(monkeypatch):
     monkeypatch.setitem(links.Links.ask.__kwdefaults__, "quiet", 0.3)
     for module in (files, transfer):
         monkeypatch.setattr(module, "PATIENT", 0.3)
-    for module in (running, watch):
-        monkeypatch.setattr(module, "QUIET", 0.3)
     monkeypatch.setattr(running, "GRACE", 0.1)
 
 

@@ -65,5 +65,5 @@ def test_one_that_breaks_does_not_lose_the_others():
 def test_wishes_that_cannot_be_are_refused():
     with pytest.raises(InvalidInput):
         run("true", "fake", timeout=-1)
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="no keyword 'colour'; a sandbox is made with image, source"):
         run("true", "fake", colour="red")

@@ -60,6 +60,10 @@ def test_stdin_and_output_far_beyond_the_window_flow_at_the_same_time(sandbox):
     assert not done.truncated
 
 
+def test_a_command_that_says_nothing_until_it_has_read_everything_gets_everything(sandbox):
+    assert sandbox.run("cat > big; wc -c < big; rm big", stdin=b"x" * (5 << 20)).stdout.strip() == str(5 << 20)
+
+
 def test_a_command_that_does_not_read_its_input_ends_all_the_same(sandbox):
     def endless():
         while True:

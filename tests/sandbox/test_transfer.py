@@ -29,10 +29,10 @@ def test_a_file_goes_in_and_out_with_its_mode(files, tmp_path):
     data = os.urandom(3 << 20)
     (tmp_path / "in.bin").write_bytes(data)
     (tmp_path / "in.bin").chmod(0o755)
-    assert files.upload(tmp_path / "in.bin", "sub/out.bin") == (1, 0, 0, len(data), ())
+    assert files.upload(tmp_path / "in.bin", "sub/out.bin") == (1, 0, 0, len(data), (), 0)
     assert files.read_bytes("sub/out.bin") == data
     assert files.info("sub/out.bin").mode == 0o755
-    assert files.download("sub/out.bin", tmp_path / "back.bin") == (1, 0, 0, len(data), ())
+    assert files.download("sub/out.bin", tmp_path / "back.bin") == (1, 0, 0, len(data), (), 0)
     assert (tmp_path / "back.bin").read_bytes() == data
     assert stat.S_IMODE((tmp_path / "back.bin").stat().st_mode) & 0o711 == 0o711
 
@@ -76,7 +76,14 @@ def test_an_upload_leaves_out_what_is_no_file_and_says_so(files, tmp_path):
         listener.bind(str(tmp_path / "t" / "socket"))
         (tmp_path / "t" / "x").write_text("x")
         moved = files.upload(tmp_path / "t", "t")
-    assert (moved.files, sorted(moved.skipped)) == (1, ["pipe", "socket"])
+    assert (moved.files, sorted(moved.skipped), moved.special) == (1, ["pipe", "socket"], 2)
+
+
+def test_a_download_counts_what_is_no_file(files, sandbox, tmp_path):
+    sandbox.run("mkdir t; mkfifo t/pipe; echo x > t/x")
+    moved = files.download("t", tmp_path / "t")
+    assert (moved.files, moved.skipped, moved.special) == (1, (), 1)
+    assert os.listdir(tmp_path / "t") == ["x"]
 
 
 def test_an_upload_follows_no_link_of_the_host(files, tmp_path):

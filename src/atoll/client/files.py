@@ -28,10 +28,17 @@ MAX_DOWNLOAD = 1 << 30
 _MAX_EVENTS = 32 << 20
 
 
+class Entries(builtins.list[FileInfo]):
+    """A list of `FileInfo`. `skipped` counts directories below that may not be read."""
+
+    skipped: int = 0
+
+
 class Matches(builtins.list[Match]):
-    """A list of `Match`. `truncated` says that there are more than `limit`."""
+    """A list of `Match`. `truncated` says that there are more than `limit`, `skipped` counts what may not be read."""
 
     truncated: bool = False
+    skipped: int = 0
 
 
 class AsyncFiles:
@@ -101,18 +108,19 @@ class AsyncFiles:
                 await send_all(operation, feed)
             return answers.integer(await operation.end(), "size")
 
-    async def list(self, path: Path = ".", *, recursive: bool = False) -> builtins.list[FileInfo]:
+    async def list(self, path: Path = ".", *, recursive: bool = False) -> Entries:
         """The entries of a directory, and with `recursive` of all below it, without following symbolic links.
 
         Raises:
             FileError: there are too many to hold in memory; list a smaller directory, or use `search`.
         """
         name = check_path(path)
-        found: builtins.list[FileInfo] = []
+        found = Entries()
         async with await self._links.open({"op": "list", "path": name, "recursive": recursive}) as operation:
             events = _Events(operation)
             while (said := await events.next()) is not None:
-                found += map(answers.file_info, answers.items(said, "entries"))
+                found.extend(map(answers.file_info, answers.items(said, "entries")))
+            found.skipped = answers.integer(events.answer, "skipped")
         return found
 
     async def info(self, path: Path, *, follow: bool = True) -> FileInfo:
@@ -212,7 +220,7 @@ class AsyncFiles:
             Unsupported: this sandbox cannot watch.
         """
         request = {"op": "watch", "path": check_path(path), "recursive": recursive}
-        return await AsyncWatch(await self._links.open(request, quiet=None)).ready()
+        return await AsyncWatch(await self._links.open(request)).ready()
 
     async def search(
         self,
@@ -240,6 +248,7 @@ class AsyncFiles:
                 if len(found) > limit:
                     raise ProtocolError("The guest found more than it was asked for.")
             found.truncated = answers.flag(events.answer, "truncated")
+            found.skipped = answers.integer(events.answer, "skipped")
         return found
 
 

@@ -22,6 +22,7 @@ from .record import Record, reason_of_end
 
 _CLEAN_UP = 30.0
 _MAKING = 60.0
+_WISHES = tuple(make_spec.__kwdefaults__ or ())
 _STATUSES = frozenset(("creating", "running", "paused", "stopped", "gone"))
 
 Write = Callable[[str, str, Status, Mapping[str, str], Spec, Handle, float, float], None]
@@ -33,7 +34,7 @@ async def create(io: IO, driver: str | None = None, **wishes: Any) -> Record:
     Raises:
         InvalidInput, Unsupported, DriverError, CreateFailed, StoreError: nothing is left of it.
     """
-    spec = make_spec(**wishes)
+    spec = _spec(wishes)
     registered = store.shared()
     return await _build(_load(driver, io), spec, registered, registered.add)
 
@@ -88,7 +89,7 @@ async def get_or_create(io: IO, labels: Mapping[str, str], driver: str | None = 
         Busy: another process has been making it for a minute.
     """
     labels = _some(labels)
-    spec = make_spec(labels=labels, **wishes)
+    spec = _spec({**wishes, "labels": labels})
     registered = store.shared()
     wall = _load(driver, io)
     dead: set[str] = set()
@@ -174,6 +175,13 @@ async def _sweep(driver: Driver, registered: Store, handle: Handle) -> bool:
     """Remove what is left of a sandbox; whether nobody else was faster."""
     await driver.destroy(handle)
     return registered.remove(handle.id)
+
+
+def _spec(wishes: dict[str, Any]) -> Spec:
+    unknown = [name for name in wishes if name not in _WISHES]
+    if unknown:
+        raise TypeError(f"There is no keyword {unknown[0]!r}; a sandbox is made with {', '.join(_WISHES)}.")
+    return make_spec(**wishes)
 
 
 def _load(driver: str | None, io: IO) -> Driver:

@@ -118,6 +118,10 @@ class Operation:
                 await self._refill()
         return frame
 
+    def be_patient(self) -> None:
+        """From now on the guest may be silent for as long as it has nothing to say."""
+        self._quiet = None
+
     async def stir(self, timeout: float | None = None) -> None:
         """Wait until `next` has something to give, or there is room to send. Raises as `next`."""
         if self._released:

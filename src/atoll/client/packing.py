@@ -25,8 +25,8 @@ class Packing:
 
     @property
     def moved(self) -> Transfer:
-        counts = self._counts
-        return Transfer(counts[FILE], counts[DIRECTORY], counts[SYMLINK], counts["size"], tuple(self._skipped))
+        counts, skipped = self._counts, tuple(self._skipped)
+        return Transfer(counts[FILE], counts[DIRECTORY], counts[SYMLINK], counts["size"], skipped, special=len(skipped))
 
     def pieces(self) -> Iterator[bytes]:
         """Raises FileError for what cannot be read: nothing is left out but what is no file at all."""

@@ -12,7 +12,7 @@ from ..wire.frames import DATA, DATA_SIZE, END, EVENT, STDOUT, Frame
 from . import answers
 from .command import MAX_OUTPUT
 from .decode import TextChunks, text_of
-from .links import QUIET, Links
+from .links import Links
 from .operation import Operation
 
 if TYPE_CHECKING:
@@ -25,15 +25,19 @@ Callback = Callable[[str], Any]
 
 
 class Running:
-    """Raw output of an exec. `pid` is there once the guest has told it; 0 means that it could not be started."""
+    """Raw output of an exec. `pid` is there once the guest has told it."""
 
     def __init__(self, operation: Operation, feed: Feed | None = None) -> None:
         self.operation = operation
         self.pid: int | None = None
         self._feed = feed
+        self._early: Frame | Completed | None = None
 
     async def next(self, timeout: float | None = None) -> Frame | Completed:
         """The next DATA, or at last how it ended, without the output. Raises as `Operation.next` and `answer`."""
+        if self._early is not None:
+            early, self._early = self._early, None
+            return early
         try:
             while True:
                 if self._feed is not None:
@@ -56,12 +60,18 @@ class Running:
             raise
 
     async def started(self) -> int:
-        """Wait for the pid of a command that has just been asked for."""
-        frame = await self.operation.next(QUIET)
+        """Wait for the pid of a command that has just been asked for; 0 when it could not be started.
+
+        Raises:
+            AtollError: why the guest refused it.
+        """
+        frame = await self.operation.next()
+        self.operation.be_patient()
         if frame.kind == EVENT:
             return self._learn_pid(frame)
-        self.operation.answer(frame)
-        raise ProtocolError("The guest ended a command without having started it.")
+        self._early = frame if frame.kind == DATA else _completed(self.operation.answer(frame))
+        self.pid = 0
+        return 0
 
     def _learn_pid(self, frame: Frame) -> int:
         if frame.kind != EVENT or self.pid is not None:

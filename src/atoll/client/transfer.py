@@ -11,6 +11,7 @@ from ..errors import FileError, file_error
 from ..io import IO
 from ..types import FileInfo, Transfer
 from ..wire.frames import DATA, DATA_SIZE, STDOUT
+from .answers import Answer, integer
 from .landing import Landing
 from .links import PATIENT, Links
 from .operation import Operation
@@ -44,12 +45,12 @@ async def send_all(operation: Operation, source: Source) -> None:
         await operation.send(piece)
 
 
-async def receive_all(io: IO, operation: Operation, take: Callable[[bytes], None]) -> None:
-    """Hand all that the guest sends to a function that touches the disk."""
+async def receive_all(io: IO, operation: Operation, take: Callable[[bytes], None]) -> Answer:
+    """Hand all that the guest sends to a function that touches the disk; its answer at the end."""
     while (frame := await operation.next()).kind == DATA and frame.stream == STDOUT:
         payload = frame.payload
         await io.in_thread(lambda: take(payload))  # noqa: B023  # called before the next turn
-    operation.answer(frame)
+    return operation.answer(frame)
 
 
 async def upload_tree(links: Links, local: str, remote: str) -> Transfer:
@@ -69,8 +70,8 @@ async def download_tree(
         landing = Landing(place.fd, local, overwrite=overwrite, symlinks=symlinks, max_size=max_size)
         try:
             async with await links.open({"op": "pack", "path": remote}, quiet=PATIENT) as operation:
-                await receive_all(links.io, operation, landing.take)
-            moved = landing.finish()
+                answer = await receive_all(links.io, operation, landing.take)
+            moved = landing.finish()._replace(special=integer(answer, "skipped"))
         finally:
             landing.close()
         place.keep()

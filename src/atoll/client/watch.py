@@ -9,7 +9,6 @@ from ..errors import ProtocolError
 from ..types import FileEvent
 from ..wire.frames import EVENT
 from . import answers
-from .links import QUIET
 from .operation import Closed, Operation
 
 
@@ -26,7 +25,8 @@ class AsyncWatch:
     async def ready(self) -> Self:
         """Wait until the guest watches."""
         try:
-            frame = await self._operation.next(QUIET)
+            frame = await self._operation.next()
+            self._operation.be_patient()
             if frame.kind != EVENT:
                 self._operation.answer(frame)
                 raise ProtocolError("The guest ended a watch that nobody closed.")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
-
 from ..client.feed import Input
-from ..client.files import MAX_DOWNLOAD, MAX_READ, AsyncFiles, Matches, Path
+from ..client.files import MAX_DOWNLOAD, MAX_READ, AsyncFiles, Entries, Matches, Path
 from ..io import drive
 from ..types import FileInfo, Transfer
 from .docs import documented_by
@@ -28,7 +26,7 @@ class Files:
     ) -> int:
         return drive(self._core.write(path, data, append=append, mode=mode, parents=parents))
 
-    def list(self, path: Path = ".", *, recursive: bool = False) -> builtins.list[FileInfo]:
+    def list(self, path: Path = ".", *, recursive: bool = False) -> Entries:
         return drive(self._core.list(path, recursive=recursive))
 
     def info(self, path: Path, *, follow: bool = True) -> FileInfo:
