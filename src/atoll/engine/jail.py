@@ -42,7 +42,6 @@ def enter(root: str, *, locked: bool) -> None:
     kernel.mount(
         "devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620"
     )
-    kernel.mount("shm", "/dev/shm", "tmpfs", _NOSUID_NODEV, "mode=1777,size=50%")
 
 
 def mount_proc() -> None:
@@ -64,8 +63,13 @@ def loopback_up() -> None:
         fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", _IFF_UP))
 
 
-def furnish(box: str, workdir: str) -> None:
-    """Mount the sandbox's writable places; `box` is a host path."""
+def furnish(box: str, workdir: str, shared_memory: int | None) -> None:
+    """Mount the sandbox's writable places; `box` is a host path.
+
+    `shared_memory` is what /dev/shm may hold; a control group counts it as memory, so there it needs no bound.
+    """
+    size = "50%" if shared_memory is None else str(shared_memory)
+    kernel.mount("shm", "/dev/shm", "tmpfs", _NOSUID_NODEV, f"mode=1777,size={size}")
     box = layout.OLD_ROOT + box
     kernel.bind(f"{box}/tmp", "/tmp", read_only=False)
     kernel.bind(f"{box}/home", layout.HOME_INSIDE, read_only=False)

@@ -131,7 +131,8 @@ class Midwife:
             jail.make_writable(self._box, None if self._settings.rootless else self._uid)
         with self._inside():
             place = jail.mount_disk(device, self._box, self._uid) if device else self._box
-            jail.furnish(place, job["workdir"])
+            polled = job["enforcement"]["memory"] == "polled"
+            jail.furnish(place, job["workdir"], job["memory"] if polled else None)
             if source is not None:
                 jail.cover(place, job["workdir"], source, rootless=self._settings.rootless)
         for fd in (source, held):

@@ -7,6 +7,7 @@ import os
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _DEEPEST = 400
+_ENTRY = 1024
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -51,9 +52,42 @@ def resident(pid: int) -> int:
     return int(fields[21]) * _PAGE if fields else 0
 
 
+def proportional(pid: int) -> int:
+    """Its memory, with what it shares divided among those who share it. Slower than `resident`."""
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+            return next(int(line.split()[1]) << 10 for line in file if line.startswith(b"Pss:"))
+    except (OSError, StopIteration):
+        return resident(pid)
+
+
 def memory(pids: list[int]) -> int:
-    """Resident memory of all; what they share is counted more than once."""
-    return sum(map(resident, pids))
+    """The memory of all together."""
+    return sum(map(proportional, pids))
+
+
+def nameless(pids: list[int]) -> dict[int, int]:
+    """Bytes of files that have no name any more and that these processes hold open, by device.
+
+    On a disk they are removed files; elsewhere they are memory that no process has mapped, such as a memfd.
+    """
+    found: dict[tuple[int, int], int] = {}
+    for pid in pids:
+        try:
+            names = os.listdir(f"/proc/{pid}/fd")
+        except OSError:
+            continue  # gone, or the first process, which lets nobody look
+        for name in names:
+            try:
+                status = os.stat(f"/proc/{pid}/fd/{name}")
+            except OSError:
+                continue
+            if status.st_nlink == 0 and status.st_mode & 0o170000 == 0o100000:
+                found[status.st_dev, status.st_ino] = status.st_blocks * 512
+    total: dict[int, int] = {}
+    for (device, _), size in found.items():
+        total[device] = total.get(device, 0) + size
+    return total
 
 
 def signal_all(first: int, number: int) -> None:
@@ -68,8 +102,10 @@ def signal_all(first: int, number: int) -> None:
         reached |= new
 
 
-def disk(path: str) -> int:
-    """Bytes that a tree takes on disk. Follows nothing.
+def disk(path: str, enough: float = float("inf")) -> int:
+    """Bytes that a tree takes on disk, or some number above `enough`. Follows nothing.
+
+    An empty file takes something too: without that, any number of them would be free.
 
     Raises:
         TooDeep: it is nested beyond what can be measured, which only an attack does.
@@ -78,7 +114,7 @@ def disk(path: str) -> int:
     stack = [os.open(path, _DIRECTORY)]
     pending: list[list[str]] = [_names(stack[0])]
     try:
-        while stack:
+        while stack and total <= enough:
             if not pending[-1]:
                 pending.pop()
                 os.close(stack.pop())
@@ -86,7 +122,7 @@ def disk(path: str) -> int:
             name = pending[-1].pop()
             try:
                 status = os.stat(name, dir_fd=stack[-1], follow_symlinks=False)
-                total += status.st_blocks * 512
+                total += max(status.st_blocks * 512, _ENTRY)
                 if status.st_mode & 0o170000 != 0o040000:
                     continue
                 child = os.open(name, _DIRECTORY, dir_fd=stack[-1])

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from typing import Any
 
 from . import usage
 
 _BUSY, _IDLE = 0.25, 2.0
+_REST = 4
 
 
 class Watchdog:
-    """Kills what goes over a polled limit: the largest process for memory, all but the guest for disk."""
+    """Kills what goes over a polled limit: the largest processes for memory, all but the guest for disk."""
 
     @classmethod
     def needed(cls, born: dict[str, Any], box: str) -> Watchdog | None:
@@ -45,26 +47,47 @@ class Watchdog:
         cpu = usage.cpu_seconds(pids)
         active = cpu != self._cpu
         self._cpu = cpu
-        self._next = now + (_BUSY if active else _IDLE)
-        if not active:
-            return
-        if self._memory is not None and usage.memory(pids) > self._memory:
-            self._kill([max((p for p in pids if p != self._first), key=usage.resident, default=0)])
-        if self._disk is not None and self._over_disk(self._disk):
-            self._kill([p for p in pids if p != self._first])
+        if active:
+            self._judge(pids)
+        # A tree that takes long to look at must not keep its keeper from everything else.
+        spent = time.monotonic() - now
+        self._next = now + max(_BUSY if active else _IDLE, _REST * spent)
+
+    def _judge(self, pids: list[int]) -> None:
+        inside = [pid for pid in pids if pid != self._first]
+        nameless = usage.nameless(inside)
+        removed = nameless.pop(os.stat(self._box).st_dev, 0)
+        if self._memory is not None:
+            self._kill(self._too_large(inside, self._memory, sum(nameless.values())))
+        if self._disk is not None and self._over_disk(self._disk - removed):
+            self._kill(inside)
+
+    def _too_large(self, pids: list[int], limit: int, held: int) -> list[int]:
+        """Whom to kill so that the rest stays within `limit`; `held` is memory that belongs to no single one."""
+        if sum(map(usage.resident, [self._first, *pids])) + held <= limit:
+            return []
+        sizes = {pid: usage.proportional(pid) for pid in (self._first, *pids)}
+        total = sum(sizes.values()) + held
+        victims: list[int] = []
+        for pid in sorted(pids, key=sizes.__getitem__, reverse=True):
+            if total <= limit:
+                break
+            victims.append(pid)
+            total -= sizes[pid]
+        return victims
 
     def _over_disk(self, limit: int) -> bool:
         try:
-            return usage.disk(self._box) > limit
+            return usage.disk(self._box, enough=limit) > limit
         except usage.TooDeep:
             return True
 
     def _kill(self, pids: list[int]) -> None:
+        if not pids:
+            return
         # It may not have been enough, and what is left may hold what it has without moving: look again soon.
         self._cpu = -1.0
         for pid in pids:
-            if not pid:
-                continue
             try:
                 os.kill(pid, signal.SIGKILL)
                 self.kills += 1
