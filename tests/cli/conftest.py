@@ -35,6 +35,7 @@ class Cli:
 
     def __init__(self, home):
         self.home = home
+        self._started = []
 
     def env(self, **more):
         unwanted = ("ATOLL_DRIVER", "NO_COLOR", "PYTHONDONTWRITEBYTECODE", "COLUMNS")
@@ -52,9 +53,18 @@ class Cli:
         return Done(done.returncode, done.stdout, err)
 
     def start(self, *words, **keywords):
-        """Start it with pipes, for what happens while it runs."""
+        """Start it with pipes, for what happens while it runs. It ends with the test."""
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **keywords}
-        return subprocess.Popen([SCRIPT, *words], env=self.env(), **pipes)
+        self._started.append(subprocess.Popen([SCRIPT, *words], env=self.env(), **pipes))
+        return self._started[-1]
+
+    def close(self):
+        for process in self._started:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout, process.stderr):
+                if pipe is not None:
+                    pipe.close()
 
     def terminal(self, *words, env=None):
         return Terminal([SCRIPT, *words], self.env(TERM="xterm", **(env or {})))
@@ -78,6 +88,7 @@ def atoll(home, monkeypatch):
     monkeypatch.setenv("ATOLL_HOME", home)
     cli = Cli(home)
     yield cli
+    cli.close()
     left = cli.sandboxes()
     for id in left:
         Sandbox.connect(id).destroy()

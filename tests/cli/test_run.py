@@ -44,9 +44,6 @@ def test_input_that_never_ends_does_not_hold_up_a_command_that_does(atoll):
     process = atoll.start("run", "echo done")
     assert process.stdout.read() == b"done\n"
     assert process.wait(60) == 0
-    process.stdin.close()
-    process.stdout.close()
-    process.stderr.close()
 
 
 def test_without_stdin_the_input_stays_for_the_caller(atoll):
@@ -199,8 +196,6 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(atoll):
     process.stdout.close()
     assert process.stderr.read() == b""
     assert process.wait(60) == 141
-    process.stdin.close()
-    process.stderr.close()
 
 
 def test_output_that_cannot_be_written_is_an_error(atoll):
