@@ -20,12 +20,13 @@ PATIENCE = 30
 class Guest:
     """The root is a temporary directory with a `workspace` in it; commands see the whole machine."""
 
-    def __init__(self, root, *, python=sys.executable, main=GUEST, **config):
+    def __init__(self, root, *, python=sys.executable, main=GUEST, workdir="/workspace", **config):
         self.root = str(root)
-        self.workspace = os.path.join(self.root, "workspace")
+        self.clients = []
+        self.workspace = os.path.join(self.root, workdir.lstrip("/"))
         os.makedirs(self.workspace, exist_ok=True)
         env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
-        settings = {"root": self.root, "workdir": "/workspace", "env": env, "python": sys.executable, **config}
+        settings = {"root": self.root, "workdir": workdir, "env": env, "python": sys.executable, **config}
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             fd = theirs.fileno()
@@ -37,10 +38,13 @@ class Guest:
         with theirs:
             rights = array.array("i", [theirs.fileno()])
             self.control.sendmsg([b"c"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
-        return Client(ours, greet=greet)
+        self.clients.append(Client(ours, greet=greet))
+        return self.clients[-1]
 
     def close(self):
         """Hang up, and see that it ends by itself and has nothing to complain about."""
+        for client in self.clients:
+            client.close()
         self.control.close()
         complaint = self.process.stderr.read()
         self.process.stderr.close()

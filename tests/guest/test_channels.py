@@ -191,22 +191,13 @@ def test_a_stream_has_a_limited_number_of_channels(client):
 def test_answers_that_nobody_reads_end_the_stream(guest, client):
     flood = guest.connect()
     os.makedirs(os.path.join(guest.workspace, "x"))
-    flood.sock.settimeout(0.5)
-    opening = b"".join(frames.encode_json(n, OPEN, {"op": "stat", "path": "/" + "x" * 200}) for n in range(1, 200_000))
-    with contextlib.suppress(TimeoutError, BrokenPipeError, ConnectionResetError):
+    request = {"op": "stat", "path": "/" + "x" * 200}
+    opening = b"".join(frames.encode_json(n, OPEN, request) for n in range(1, 100_000))
+    with pytest.raises((BrokenPipeError, ConnectionResetError)):
         flood.sock.sendall(opening)
-    assert eventually(lambda: not _is_connected(flood.sock))
     assert client.run("echo", "fine").stdout == b"fine\n"
     assert resident(guest) < 120 << 20
     flood.close()
-
-
-def _is_connected(sock):
-    try:
-        sock.send(b"", socket.MSG_NOSIGNAL)
-    except OSError:
-        return False
-    return True
 
 
 def test_close_is_answered_with_end(client):

@@ -73,7 +73,8 @@ class Root:
         directory, name = posixpath.split(joined)
         if name in ("", ".", ".."):
             raise Refused(INVALID_PATH, "%r does not name a file." % path[:200])
-        return self._open(directory or "/", os.O_PATH | os.O_DIRECTORY, 0), encoded(name, "A path")
+        encoded_name = encoded(name, "A path")
+        return self._open(directory or "/", os.O_PATH | os.O_DIRECTORY, 0, called=path), encoded_name
 
     def parent_of_target(self, path: str) -> Tuple[int, bytes]:
         """As `parent`, for where a link at the end of the path leads, whether something is there or not."""
@@ -125,12 +126,13 @@ class Root:
         finally:
             os.close(fd)
 
-    def _open(self, path: str, flags: int, mode: int) -> int:
+    def _open(self, path: str, flags: int, mode: int, called: Optional[str] = None) -> int:
+        """`called` is how an error names it, if not by this path."""
         joined = posixpath.join(self._workdir, self._checked(path))
         try:
             return open_below(self._fd, encoded(joined, "A path"), flags, mode, _IN_ROOT)
         except OSError as error:
-            raise file_refusal(error.errno or errno.EIO, self.absolute(path)) from error
+            raise file_refusal(error.errno or errno.EIO, self.absolute(called or path)) from error
 
     def _checked(self, path: str) -> str:
         if not path:
