@@ -11,6 +11,7 @@ import _thread
 import os
 import select
 import socket
+import sys
 import time
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -143,9 +144,9 @@ class AnyIO:
         import anyio.lowlevel
 
         _unblock(sock)
+        # Before and not after: a cancellation must not lose what was taken.
+        await anyio.lowlevel.checkpoint()
         with anyio.fail_after(timeout):
-            # Before and not after: a cancellation must not lose what was taken.
-            await anyio.lowlevel.checkpoint()
             while True:
                 try:
                     return take()
@@ -308,5 +309,11 @@ def _wait(sock: socket.socket, event: int, timeout: float | None) -> None:
 
 
 def _recv_fds(sock: socket.socket, size: int, count: int) -> tuple[bytes, list[int]]:
-    data, fds, _, _ = socket.recv_fds(sock, size, count, socket.MSG_CMSG_CLOEXEC)
+    """As `socket.recv_fds`, which ignores its flags: what it receives would be inherited by children."""
+    data, ancillary, _, _ = sock.recvmsg(size, socket.CMSG_LEN(count * 4), socket.MSG_CMSG_CLOEXEC)
+    fds: list[int] = []
+    for level, kind, payload in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            whole = payload[: len(payload) // 4 * 4]
+            fds += (int.from_bytes(whole[at : at + 4], sys.byteorder) for at in range(0, len(whole), 4))
     return data, fds

@@ -143,7 +143,7 @@ SCRIPTS = (
     | st.lists(FRAMES, max_size=4).map(b"".join)
     | st.tuples(st.just(HELLO_FRAME), HEADERS, st.binary(max_size=50)).map(b"".join)
 )
-FUZZ = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+FUZZ = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
