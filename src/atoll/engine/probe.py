@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable
@@ -82,7 +83,10 @@ def _mounts() -> Layer:
 
     failure = _in_child(try_mounts)
     if failure:
-        return Layer("mounts", ready=False, detail=failure, fix="atoll needs Linux 5.12 or newer with overlayfs.")
+        # Ubuntu lets anybody make a user namespace, and then forbids what it is good for.
+        denied = failure in (os.strerror(errno.EPERM), os.strerror(errno.EACCES))
+        fix = namespace_fix() if denied else "atoll needs Linux 5.12 or newer with overlayfs."
+        return Layer("mounts", ready=False, detail=failure, fix=fix)
     return Layer("mounts", ready=True, detail="private mounts, overlayfs, open_tree")
 
 
