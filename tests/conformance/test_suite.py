@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from atoll import Sandbox
+from atoll import Sandbox, registry
 from atoll.drivers.fake import FakeDriver
 from atoll.errors import DriverError, UnknownDriver
 from atoll.io import BlockingIO, drive
@@ -39,8 +39,17 @@ def cases():
     return [(driver, test) for driver, names in BROKEN.items() for test in names]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def registered():
+    """A suite makes its driver known to the registry; these are not to be known to other tests."""
+    known = dict(registry.BUILT_IN)
+    yield
+    registry.BUILT_IN.clear()
+    registry.BUILT_IN.update(known)
+
+
 @pytest.fixture(scope="module")
-def outcomes():
+def outcomes(registered):
     """All of the broken drivers, tested in one go by a pytest inside this one."""
     plugin = Outcomes()
     ids = [f"{SUITES}::Test{driver.__name__}::{test}" for driver, test in cases()]
