@@ -56,12 +56,11 @@ class Midwife:
         if self._group:
             self._group.make()
             self._group.add(self._pid)
-        custom = job["image"] or job["workdir"] != layout.WORKSPACE
-        with self._inside():
-            root = self._own_root(job) if custom else self._settings.template
-            jail.enter(root, locked=self._settings.rootless and not custom)
         if closed:
-            self._furnish({**job, "prefork": True})
+            self._furnish({**job, "prefork": True}, entered=False)
+        else:
+            with self._inside():
+                self._enter(job)
 
     def finish(self, job: dict[str, Any]) -> None:
         """Apply the caller's wishes and have the wall closed. Raises as `start` does."""
@@ -72,7 +71,7 @@ class Midwife:
 
             connect_all(self._id, self._box, self._pid, rootless=self._settings.rootless, kinship=self._kinship)
         if not self._closed:
-            self._furnish({**job, "prefork": False})
+            self._furnish({**job, "prefork": False}, entered=True)
         elif job["env"]:
             # The guest reads its control channel in order: this comes before the first client.
             self._control.send(b"e" + json.dumps(first.environment(self._settings, job)).encode())
@@ -112,6 +111,11 @@ class Midwife:
             os.close(back)
             os.close(target)
 
+    def _enter(self, job: dict[str, Any]) -> None:
+        custom = job["image"] or job["workdir"] != layout.WORKSPACE
+        root = self._own_root(job) if custom else self._settings.template
+        jail.enter(root, locked=self._settings.rootless and not custom)
+
     def _own_root(self, job: dict[str, Any]) -> str:
         """A root file system for an image or a working directory that the shared template does not have."""
         kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
@@ -121,7 +125,7 @@ class Midwife:
         rootfs.seal(root)
         return root
 
-    def _furnish(self, job: dict[str, Any]) -> None:
+    def _furnish(self, job: dict[str, Any], *, entered: bool) -> None:
         """Mount the writable places and the source, then have the first process close the wall."""
         source: int | str | None = job["source"]
         if isinstance(source, str) and not self._settings.rootless:
@@ -130,6 +134,8 @@ class Midwife:
         if not device:
             jail.make_writable(self._box, None if self._settings.rootless else self._uid)
         with self._inside():
+            if not entered:
+                self._enter(job)
             place = jail.mount_disk(device, self._box, self._uid) if device else self._box
             polled = job["enforcement"]["memory"] == "polled"
             jail.furnish(place, job["workdir"], job["memory"] if polled else None)
