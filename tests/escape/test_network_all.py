@@ -184,7 +184,7 @@ def test_it_leaves_no_interface_and_no_rule(root_maker, there):
         box.destroy()
         assert residue.tables(box.id) == []
         eventually(lambda box=box: not residue.interfaces(box.id), "the interface is gone")
-        eventually(lambda box=box, all=processes: residue.traces(root_maker, box, all) == {}, "nothing is left")
+        eventually(lambda box=box, once=processes: residue.traces(root_maker, box, once) == {}, "nothing is left")
 
 
 @pytest.fixture(scope="module")
