@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from .. import __version__
+import atoll
+
 from .output import say, say_json
 from .parsing import Parser
 
@@ -16,7 +17,7 @@ def main(words: list[str]) -> int:
     args = parser.parse_args(words)
     system = os.uname()
     facts = {
-        "atoll": __version__,
+        "atoll": atoll.__version__,
         "python": sys.version.split()[0],
         "system": f"{system.sysname} {system.release}",
         "machine": system.machine,
@@ -24,5 +25,5 @@ def main(words: list[str]) -> int:
     if args.json:
         say_json(facts)
     else:
-        say(f"atoll {__version__} (Python {facts['python']}, {facts['system']}, {facts['machine']})")
+        say(f"atoll {atoll.__version__} (Python {facts['python']}, {facts['system']}, {facts['machine']})")
     return 0
