@@ -46,10 +46,11 @@ def test_run_many_gives_results_in_order_and_a_failing_command_is_data():
     assert run_many([], "fake") == []
 
 
-def test_run_many_runs_no_more_at_once_than_asked():
-    at_once = "mkdir lock 2>/dev/null; echo $$"
-    done = run_many([at_once] * 5, "fake", max_workers=1)
-    assert len(done) == 5
+def test_run_many_runs_as_many_at_once_as_asked_and_no_more(tmp_path):
+    alone = f"mkdir {tmp_path}/lock || exit 9; sleep 0.05; rmdir {tmp_path}/lock"
+    assert [done.exit_code for done in run_many([alone] * 3, "fake", max_workers=1)] == [0, 0, 0]
+    together = f"touch {tmp_path}/$$; until [ $(ls {tmp_path} | wc -l) -ge 3 ]; do sleep 0.01; done"
+    assert [done.exit_code for done in run_many([together] * 3, "fake", max_workers=3)] == [0, 0, 0]
     with pytest.raises(InvalidInput):
         run_many(["true"], "fake", max_workers=0)
 
