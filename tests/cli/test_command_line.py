@@ -18,6 +18,7 @@ from atoll.cli import COMMANDS
 def test_help_lists_every_command(atoll, words):
     done = atoll(*words)
     assert (done.code, done.err) == (0, "")
+    assert max(map(len, done.out.decode().splitlines())) <= 80, "it fits the smallest terminal"
     for name, summary in COMMANDS.items():
         assert re.search(rf"^  {name} +{re.escape(summary)}$", done.out.decode(), re.MULTILINE)
 
@@ -28,7 +29,7 @@ def test_each_command_explains_itself(atoll, name):
     text = done.out.decode()
     assert (done.code, done.err) == (0, "")
     assert text.startswith(f"usage: atoll {name}")
-    assert max(map(len, text.splitlines())) <= 100
+    assert max(map(len, text.splitlines())) <= 80, "it fits the smallest terminal"
     assert atoll("help", name).out == done.out
 
 

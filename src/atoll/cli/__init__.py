@@ -20,7 +20,7 @@ COMMANDS = {
     "list": "the sandboxes that exist",
     "destroy": "end sandboxes and remove everything of them",
     "providers": "the walls that atoll can build, and which of them work here",
-    "doctor": "each layer of the wall on this machine, and how to mend what is missing",
+    "doctor": "the layers of the wall here, and how to mend what is missing",
     "test": "try a wall from create to destroy, with figures",
     "version": "which atoll this is",
 }
@@ -33,10 +33,10 @@ usage: atoll COMMAND ...
 
 _EXAMPLES = """\
 Examples:
-  atoll run "echo hi"                       a command, in a sandbox that is gone afterwards
-  atoll run --file hello.py                 a program; the language comes from its name
+  atoll run "echo hi"          a command, in a sandbox that is gone afterwards
+  atoll run --file hello.py    a program; the language comes from its name
+  atoll shell --source .       look around in a copy-on-write view of this place
   echo 'print(6 * 7)' | atoll run --lang python
-  atoll shell --source .                    look around in a copy-on-write view of this directory
 
 `atoll COMMAND --help` says more about one command.
 """

@@ -16,18 +16,19 @@ from .parsing import Parser, UsageError
 from .places import find
 
 _DESCRIPTION = """\
-Copy a file or a whole directory into a sandbox or out of it. One of the two is ID:PATH, where the
-beginning of an id is enough and PATH is absolute or begins in the workspace. A directory that is
-there gets the copy inside it, as with `cp -r`; `DIR/.` stands for what is in DIR.
+Copy a file or a whole directory into a sandbox or out of it. One of the two is
+ID:PATH, where the beginning of an id is enough and PATH is absolute or begins
+in the workspace. A directory that is there gets the copy inside it, as with
+`cp -r`; `DIR/.` stands for what is in DIR.
 """
 
 _EPILOG = """\
 examples:
-  atoll cp data.csv sb-k3:              into the workspace
-  atoll cp src sb-k3:/tmp/              to /tmp/src
-  atoll cp src/. sb-k3:                 what is in src, into the workspace
+  atoll cp data.csv sb-k3:        into the workspace
+  atoll cp src sb-k3:/tmp/        to /tmp/src
+  atoll cp src/. sb-k3:           what is in src, into the workspace
   atoll cp sb-k3:report.html .
-  atoll cp sb-k3:out/. results          what is in out, to the directory results
+  atoll cp sb-k3:out/. results    what is in out, to the directory results
 
 A name with a colon that is a file here is written as ./a:b.
 """

@@ -12,8 +12,8 @@ from .parsing import Parser, UsageError
 from .values import labels
 
 _DESCRIPTION = """\
-End sandboxes, with all that runs in them, and remove everything of them. Prints the ids of those
-that were ended.
+End sandboxes, with all that runs in them, and remove everything of them.
+Prints the ids of those that were ended.
 """
 
 _EPILOG = """\
@@ -23,7 +23,8 @@ examples:
   atoll destroy --all
 
 exit code:
-  0, or 125 when one of them could not be found or ended; the others are ended all the same
+  0, or 125 when one of them could not be found or ended; the others are ended
+  all the same
 """
 
 

@@ -11,7 +11,8 @@ from .output import colourful, paint, say, say_json
 from .parsing import Parser
 
 _DESCRIPTION = """\
-Look at each layer that a wall is made of, by trying it. Nothing is started and nothing is changed.
+Look at each layer that a wall is made of, by trying it. Nothing is started and
+nothing is changed.
 """
 
 _EPILOG = """\

@@ -8,8 +8,9 @@ from .options import OWN_OPTIONS, add_command_options, add_program_options
 from .parsing import Parser, UsageError, split
 
 _DESCRIPTION = """\
-Run a command in a sandbox that exists, whoever made it. The beginning of an id is enough.
-One word goes to /bin/sh -c; several words, or words after `--`, are a program and its arguments.
+Run a command in a sandbox that exists, whoever made it. The beginning of an
+id is enough. One word goes to /bin/sh -c; several words, or words after `--`,
+are a program and its arguments.
 """
 
 _EPILOG = """\

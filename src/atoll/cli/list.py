@@ -13,8 +13,9 @@ from .parsing import Parser
 from .values import labels
 
 _DESCRIPTION = """\
-The sandboxes of this user, newest first, as they stand now. One that has ended by itself, at the
-end of its lifetime for instance, is told of once, with the reason.
+The sandboxes of this user, newest first, as they stand now. One that has ended
+by itself, at the end of its lifetime for instance, is told of once, with the
+reason.
 """
 
 _EPILOG = """\

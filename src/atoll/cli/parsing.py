@@ -53,7 +53,7 @@ def _width() -> int:
         columns = os.get_terminal_size(1).columns
     except OSError:
         columns = 0
-    return min(columns or 100, 110) - 2
+    return min(columns or 80, 110) - 2
 
 
 def split(words: list[str]) -> tuple[list[str], list[str] | None]:

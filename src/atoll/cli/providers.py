@@ -11,7 +11,8 @@ from .output import colourful, paint, say, say_json, table
 from .parsing import Parser
 
 _DESCRIPTION = """\
-The walls that atoll can put code behind. `atoll run -p NAME` picks one, $ATOLL_DRIVER the default.
+The walls that atoll can put code behind. `atoll run -p NAME` picks one,
+$ATOLL_DRIVER the default.
 """
 
 _EPILOG = """\

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from .programs import Job
 
 _DESCRIPTION = """\
-Run a command in a sandbox that is made for it and gone afterwards. One word goes to
-/bin/sh -c; several words, or words after `--`, are a program and its arguments.
+Run a command in a sandbox that is made for it and gone afterwards. One word
+goes to /bin/sh -c; several words, or words after `--`, are a program and its
+arguments.
 """
 
 _EPILOG = """\

@@ -15,15 +15,16 @@ from .places import Place, find
 from .values import variables
 
 _DESCRIPTION = """\
-A shell on a terminal inside a sandbox: one that exists, or a new one that is gone when you leave
-(exit or Ctrl-D). Words after `--` are run instead of a shell.
+A shell on a terminal inside a sandbox: one that exists, or a new one that is
+gone when you leave (exit or Ctrl-D). Words after `--` are run instead of a
+shell.
 """
 
 _EPILOG = """\
 examples:
   atoll shell                      a fresh sandbox
   atoll shell --source .           with a copy-on-write view of this directory
-  atoll shell sb-k3                one that exists; the beginning of its id is enough
+  atoll shell sb-k3                one that exists, by the beginning of its id
   atoll shell -- python3           something else than a shell
 
 exit code:

@@ -16,7 +16,8 @@ from .output import colourful, paint, say
 from .parsing import Parser
 
 _DESCRIPTION = """\
-Make a sandbox, use it as a program would, and destroy it; tells what worked and how long it took.
+Make a sandbox, use it as a program would, and destroy it; tells what worked and
+how long it took.
 """
 
 _EPILOG = """\
