@@ -29,7 +29,7 @@ PATIENCE = 60.0
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(atoll.__file__)))
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "worker.py")
 
-_MODULES = "ctypes, errno, fcntl, json, os, resource, select, signal, socket, stat, struct, sys, threading, time"
+_MODULES = "ctypes, errno, fcntl, json, os, signal, socket, stat, struct, termios, time"
 _PRELUDE = f"import {_MODULES}\n{inspect.getsource(prelude)}"
 
 
