@@ -6,16 +6,7 @@ import sys
 
 import pytest
 from tests.guest.rawclient import eventually
-
-
-def text(ended):
-    """The main result."""
-    assert ended.ok["error"] is None, ended.ok["error"]
-    return next((event["result"]["text/plain"] for event in ended.events), None)
-
-
-def failure(ended):
-    return ended.ok["error"]
+from tests.guest.support import failure, text
 
 
 def test_the_last_expression_is_the_result_and_state_stays(client):

@@ -6,8 +6,7 @@ import time
 
 import pytest
 from tests.guest.rawclient import eventually
-from tests.guest.test_cells import failure, text
-from tests.guest.test_killing import alive
+from tests.guest.support import alive, failure, text
 
 SLEEP = "import time; time.sleep(60)"
 STUBBORN = "import time\nwhile True:\n    try: time.sleep(60)\n    except KeyboardInterrupt: pass"

@@ -8,25 +8,7 @@ import stat
 
 import pytest
 from tests.guest.rawclient import Guest, eventually
-
-
-def put(guest, name, content=b"content", mode=None):
-    path = os.path.join(guest.workspace, name)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "wb") as file:
-        file.write(content)
-    if mode is not None:
-        os.chmod(path, mode)
-    return path
-
-
-def get(guest, name):
-    with open(os.path.join(guest.workspace, name), "rb") as file:
-        return file.read()
-
-
-def names(guest, name="."):
-    return sorted(os.listdir(os.path.join(guest.workspace, name)))
+from tests.guest.support import get, names, put
 
 
 def entries(ended):

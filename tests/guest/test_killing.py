@@ -8,6 +8,7 @@ import time
 
 import pytest
 from tests.guest.rawclient import Guest, eventually
+from tests.guest.support import alive
 
 DOUBLE_FORK = """
 import os, sys, time
@@ -30,14 +31,6 @@ HIDERS = {
     "stopped": ["/bin/sh", "-c", STOPPED],
     "ignoring signals": ["/bin/sh", "-c", IGNORING],
 }
-
-
-def alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def hidden(guest):

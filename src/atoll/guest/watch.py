@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import posixpath
 import stat
@@ -14,7 +15,8 @@ from .inotify import Happening, Inotify
 from .jobs import GO_ON, WAIT, Job, Part, Steps
 from .loop import IN, Loop
 from .machine import Machine
-from .paths import as_bytes, open_beneath
+from .paths import Root
+from .refusal import Refused
 from .walking import Step, Walk
 from .writing import TEMPORARY
 
@@ -43,18 +45,14 @@ def start(machine: Machine, channel: Channel, arguments: Arguments) -> WatchJob:
 
 def _watch(machine: Machine, job: Job, arguments: Arguments) -> Steps:
     path, recursive = arguments.text("path"), arguments.flag("recursive")
-    top = machine.root.open(path, os.O_PATH)
+    watcher = _Watcher(machine.root, path, recursive)
     try:
-        watcher = _Watcher(top, machine.root.absolute(path), recursive)
-        try:
-            yield from watcher.begin()
-            job.channel.send_event(b'{"ready":true}')
-            yield from _follow(machine.loop, job, watcher)
-        finally:
-            machine.loop.forget(watcher.fd)
-            watcher.close()
+        yield from watcher.begin()
+        job.channel.send_event(b'{"ready":true}')
+        yield from _follow(machine.loop, job, watcher)
     finally:
-        os.close(top)
+        machine.loop.forget(watcher.fd)
+        watcher.close()
     return {}
 
 
@@ -75,12 +73,16 @@ def _follow(loop: Loop, job: Job, watcher: _Watcher) -> Part:
 
 
 class _Watcher:
-    """Watches a directory, and with `recursive` all below it, or a single file."""
+    """Watches a directory, and with `recursive` all below it, or a single file.
 
-    def __init__(self, top: int, base: str, recursive: bool) -> None:
-        self._top = top
-        self._base = base
-        self._is_directory = stat.S_ISDIR(os.fstat(top).st_mode)
+    It keeps nothing of that open: the kernel tells of the end of a file only when nobody holds it.
+    """
+
+    def __init__(self, root: Root, path: str, recursive: bool) -> None:
+        self._root = root
+        self._path = path
+        self._base = root.absolute(path)
+        self._is_directory = stat.S_ISDIR(root.stat(path).st_mode)
         self._recursive = recursive and self._is_directory
         self._inotify = Inotify()
         self._paths: Dict[int, str] = {}
@@ -95,7 +97,11 @@ class _Watcher:
         self._inotify.close()
 
     def begin(self) -> Part:
-        yield from self._add(self._top, "")
+        fd = self._root.open(self._path, os.O_RDONLY | os.O_DIRECTORY if self._is_directory else os.O_PATH)
+        try:
+            yield from self._add(fd, "")
+        finally:
+            os.close(fd)
         self._events.clear()
         self._scanned.clear()
 
@@ -116,7 +122,7 @@ class _Watcher:
         self._paths[self._inotify.add(fd)] = path
         if not self._recursive:
             return
-        with Walk(open_beneath(fd, b".", os.O_RDONLY | os.O_DIRECTORY), forgiving=True) as walk:
+        with Walk(os.dup(fd), forgiving=True) as walk:
             for step in walk.entries():
                 if step is None:
                     yield GO_ON
@@ -165,11 +171,10 @@ class _Watcher:
 
     def _add_new(self, path: str) -> Part:
         try:
-            fd = open_beneath(self._top, as_bytes(path), os.O_RDONLY | os.O_DIRECTORY)
-        except FileNotFoundError:
-            return
-        except OSError:
-            self._tell("overflow", path)
+            fd = self._root.open(posixpath.join(self._path, path), os.O_RDONLY | os.O_DIRECTORY, follow=False)
+        except Refused as refusal:
+            if refusal.number != errno.ENOENT:
+                self._tell("overflow", path)
             return
         try:
             yield from self._add(fd, path)
