@@ -1,7 +1,7 @@
 """A sandbox that has ended leaves nothing: no process, mount, control group, socket, file, interface or device."""
 
 import os
-import time
+import socket
 
 import pytest
 from tests.escape import residue
@@ -93,23 +93,24 @@ def test_a_paused_sandbox_can_be_destroyed(maker):
     check_gone(maker, box, processes)
 
 
-def test_many_sandboxes_later_the_makers_family_is_no_larger(maker):
-    """Zygote, stem and the parked ones are always there; nothing is added to them."""
+def test_many_sandboxes_later_only_those_that_wait_for_a_user_are_there(maker):
+    """Zygote, stem and the parked ones are always there; nothing is left beside them."""
     zygote = maker.zygote()
-
-    def settled():
-        """The family, once its lots are filled again."""
-        counts = []
-        while len(counts) < 10 or len(set(counts[-10:])) > 1:
-            counts.append((len(residue.siblings(zygote)), len(os.listdir(f"/proc/{zygote}/fd"))))
-            assert len(counts) < 500, counts[-20:]
-            time.sleep(0.03)
-        return counts[-1]
-
-    maker.create().destroy()
-    before = settled()
     for _ in range(20):
         maker.create().destroy()
-    assert settled() == before
-    boxes = os.listdir(f"{maker.state}/jail/boxes")
-    assert len(boxes) <= before[0]
+
+    def tidy():
+        """Whether every box has a keeper, every keeper a box, and the zygote a link to each and little else."""
+        boxes = set(os.listdir(f"{maker.state}/jail/boxes"))
+        sockets = {name for name in os.listdir(f"{maker.state}/jail/run") if name.startswith("sb-")}
+        family = len(residue.siblings(zygote))
+        links = len(os.listdir(f"/proc/{zygote}/fd"))
+        return boxes == sockets and family <= 2 + 2 * len(boxes) and links <= 12 + len(boxes)
+
+    eventually(tidy, "nothing is left of twenty sandboxes")
+    assert all(map(answers, (f"{maker.state}/jail/run/{name}" for name in os.listdir(f"{maker.state}/jail/boxes"))))
+
+
+def answers(path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+        return sock.connect_ex(path) == 0
