@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import time
 from collections.abc import Callable
 
@@ -201,6 +202,13 @@ class Group:
             if key == "oom_kill":
                 return int(value)
         return 0
+
+    def kill(self) -> None:
+        """Kill every process in it. Does nothing where it does not exist."""
+        with contextlib.suppress(FileNotFoundError):
+            for pid in self.processes():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
 
     def remove(self, timeout: float = 2.0) -> None:
         """Remove it; its processes must be dead. Does nothing where it does not exist.

@@ -125,18 +125,19 @@ def set_rlimits(limits: dict[str, int]) -> None:
         resource.setrlimit(names[name], (value, value))
 
 
+def _write(path: str, text: str) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)
+
+
 def _map_ids(uid: int) -> None:
     """Give this process its ids inside a fresh user namespace; nobody else is mapped."""
-    for name, text in (
-        ("setgroups", "deny"),
-        ("uid_map", f"{layout.USER} {uid} 1"),
-        ("gid_map", f"{layout.GROUP} {uid} 1"),
-    ):
-        fd = os.open(f"/proc/self/{name}", os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.write(fd, text.encode())
-        finally:
-            os.close(fd)
+    _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/uid_map", f"{layout.USER} {uid} 1")
+    _write("/proc/self/gid_map", f"{layout.GROUP} {uid} 1")
 
 
 def close(job: dict[str, Any], filter_code: bytes, *, uid: int, rootless: bool, landlock_abi: int) -> None:
@@ -162,6 +163,8 @@ def close(job: dict[str, Any], filter_code: bytes, *, uid: int, rootless: bool, 
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
         kernel.unshare(kernel.CLONE_NEWUSER)
         _map_ids(uid)
+    # The filter refuses new user namespaces too; this one does not depend on it.
+    _write("/proc/sys/user/max_user_namespaces", "0")
     # Set again: a change of ids clears it.
     kernel.prctl(kernel.PR_SET_PDEATHSIG, 9)
     kernel.drop_capabilities()

@@ -111,6 +111,8 @@ class Keeper:
             if handler is None:
                 raise BirthFailed(f"This sandbox's keeper does not know {request.get('op')!r}.", "unsupported")
             handler(self, client, request)
+        except (KeyError, TypeError, ValueError) as error:
+            _tell_error(client, {"code": "invalid_input", "message": f"A request that makes no sense: {error!r}."})
         except (BirthFailed, OSError, usage.TooDeep) as error:
             _tell_error(client, {"code": getattr(error, "code", "sandbox_error"), "message": str(error)})
 

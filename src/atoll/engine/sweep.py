@@ -37,7 +37,10 @@ def kept_until(places: Layout, sandbox: str) -> float:
 def remove(places: Layout, hierarchy: cgroups.Hierarchy | None, sandbox: str) -> None:
     """Remove everything of a sandbox whose keeper is gone."""
     if hierarchy:
-        cgroups.Group(hierarchy, sandbox).remove()
+        group = cgroups.Group(hierarchy, sandbox)
+        # Its first process dies with the keeper, unless hostile code has taken it over.
+        group.kill()
+        group.remove()
     from .network import forget
 
     forget(sandbox, places.box(sandbox))
