@@ -12,10 +12,12 @@ import sys
 import threading
 
 from atoll import Sandbox
-from atoll.engine import launch
+from atoll.engine import launch, messages
+from atoll.engine.layout import Layout
 from atoll.home import state_dir
 
 _boxes = {}
+_held = []
 _writing = threading.Lock()
 
 
@@ -60,6 +62,36 @@ def outside(source):
     return {"stdout": done.stdout, "stderr": done.stderr, "exit_code": done.returncode}
 
 
+def start_zygote(before):
+    """Start a zygote that first runs some Python, which may take a layer away or replace the guest."""
+    home = state_dir()
+    places = Layout(home)
+    places.make()
+    reader, writer = os.pipe()
+    code = f"{before}\nfrom atoll.engine.zygote import daemon\ndaemon({home!r}, {launch.tag()!r}, {writer})\n"
+    with open(f"{places.run}/zygote.log", "ab") as log:
+        argv = [sys.executable, "-S", "-c", code]
+        subprocess.run(argv, pass_fds=[writer], stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=True)
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        answer = pipe.read()
+    if answer != b"ok":
+        raise RuntimeError(answer.decode())
+
+
+def ask_keeper(id, request, times=1):
+    """Send a request to a sandbox's keeper as often as wanted, each on a connection of its own; the answers."""
+    answers = []
+    for _ in range(times):
+        with messages.connect(Layout(state_dir()).socket(id)) as sock:
+            sock.settimeout(10)
+            messages.send(sock, request)
+            answer, fds = messages.receive(sock)
+            _held.extend(fds)
+            answers.append(answer)
+    return answers
+
+
 def zygote():
     """The pid of the zygote, started if need be."""
     with launch.connect(state_dir()) as sock:
@@ -73,7 +105,9 @@ def end():
     launch.shut_down(state_dir())
 
 
-_OPERATIONS = {f.__name__: f for f in (create, connect, method, listing, outside, zygote, end)}
+_OPERATIONS = {
+    f.__name__: f for f in (create, connect, method, listing, outside, start_zygote, ask_keeper, zygote, end)
+}
 
 
 def _answer(request):
