@@ -30,8 +30,9 @@ first.Server = Hostile
 """
 # Never reads what the keeper sends.
 DEAF = "while True: time.sleep(1000)"
-# Waits for its first client, then talks to its keeper as if it were somebody.
+# Waits for its second client, then talks to its keeper as if it were somebody.
 CHATTY = """
+        self.control.recv(10)
         self.control.recv(10)
         for word in (b'{"op": "destroy"}', b"x" * 60000, b"\\\\0", b"[" * 50000):
             self.control.send(word)
@@ -89,10 +90,11 @@ def test_a_guest_that_talks_to_its_keeper_is_ended(taken_over):
     maker = taken_over(CHATTY)
     box = maker.create()
     processes = residue.descendants(box.handle["pid"])
+    maker.call("ask_keeper", id=box.id, request={"op": "open"})
+    eventually(lambda: residue.traces(maker, box, processes) == {}, "nothing is left")
     with pytest.raises(Refused) as caught:
         box.run("true", timeout=5)
     assert caught.value.type == "SandboxGone"
-    eventually(lambda: residue.traces(maker, box, processes) == {}, "nothing is left")
 
 
 def test_a_guest_that_clings_to_life_ends_when_its_keeper_was_killed(taken_over):
