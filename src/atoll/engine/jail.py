@@ -109,7 +109,16 @@ def cover(box: str, workdir: str, source: int | str, *, rootless: bool) -> None:
         lower = layout.OLD_ROOT + source
     options = f"lowerdir={_escape(lower)},upperdir={_escape(box)}/upper,workdir={_escape(box)}/scratch"
     options += ",userxattr" if rootless else ",redirect_dir=on"
-    kernel.mount("workspace", workdir, "overlay", _NOSUID_NODEV, options)
+    try:
+        kernel.mount("workspace", workdir, "overlay", _NOSUID_NODEV, options)
+    except OSError as error:
+        if rootless and error.errno == errno.EINVAL:
+            raise OSError(
+                errno.EINVAL,
+                f"something is mounted below {source}, or atoll's own state is in it, and only root can leave that out; "
+                "give a directory further down",
+            ) from error
+        raise
 
 
 def _escape(path: str) -> str:
