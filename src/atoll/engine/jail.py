@@ -115,8 +115,8 @@ def cover(box: str, workdir: str, source: int | str, *, rootless: bool) -> None:
         if rootless and error.errno == errno.EINVAL:
             raise OSError(
                 errno.EINVAL,
-                f"something is mounted below {source}, or atoll's own state is in it, and only root can leave that out; "
-                "give a directory further down",
+                f"something is mounted below {source}, or atoll's own state is in it, and only root can leave that "
+                "out; give a directory further down",
             ) from error
         raise
 
