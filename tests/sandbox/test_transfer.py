@@ -194,6 +194,15 @@ def test_modes_never_lock_the_caller_out_nor_give_more_than_permissions(files, s
     assert (tmp_path / "t" / "d" / "y").read_text() == "y\n"
 
 
+def test_the_longest_names_pass(files, tmp_path):
+    name = "ü" * 127
+    files.write(f"t/{name}", "x")
+    files.download(f"t/{name}", tmp_path / name)
+    files.download("t", tmp_path / "t")
+    files.upload(tmp_path / "t", "u")
+    assert files.read(f"u/{name}") == (tmp_path / name).read_text() == "x"
+
+
 def test_what_cannot_be_downloaded_is_an_error(files, tmp_path):
     with pytest.raises(FileMissing):
         files.download("missing", tmp_path / "x")

@@ -174,8 +174,7 @@ class FilePlace:
 
 def beside(local: str) -> str:
     """A name in the same directory that nobody else uses."""
-    directory, name = os.path.split(local)
-    return os.path.join(directory, f".{name[:200]}.atoll-{os.urandom(6).hex()}")
+    return os.path.join(os.path.dirname(local), f".atoll-{os.urandom(8).hex()}")
 
 
 def refused(error: Exception, path: str) -> FileError:
