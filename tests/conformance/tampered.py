@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from atoll.wire import frames
-from atoll.wire.frames import CALL, DATA, END, EVENT, OPEN, Decoder, Frame
+from atoll.wire.frames import CALL, DATA, END, OPEN, Decoder, Frame
 
 
 class Tampered:
@@ -96,7 +96,7 @@ class LeaderOnly(Requests):
     def __init__(self, stream):
         super().__init__(stream)
         self._deadline = None
-        self._channel = self._pid = 0
+        self._channel = 0
         self._late = False
 
     def change(self, request):
@@ -126,6 +126,3 @@ class LeaderOnly(Requests):
             answer["ok"].update(exit_code=124, timed_out=True)
             return [with_json(frame, answer)]
         return [frame]
-
-
-__all__ = ["DATA", "EVENT", "Answers", "Buffered", "LeaderOnly", "Requests", "Tampered"]

@@ -104,6 +104,6 @@ def find_driver(driver: str | type[Driver]) -> type[Driver]:
 
 def _network(capabilities: frozenset[Capability]) -> dict[str, str]:
     """What to ask of a wall that has a network and cannot leave it out."""
-    if not {Capability.NETWORK_NONE, Capability.ISOLATION} & capabilities or Capability.NETWORK_NONE in capabilities:
+    if Capability.NETWORK_NONE in capabilities or Capability.ISOLATION not in capabilities:
         return {}
     return {"network": "all" if Capability.NETWORK_ALL in capabilities else "host"}
