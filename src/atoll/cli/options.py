@@ -9,7 +9,7 @@ from ..errors import InvalidInput
 from .parsing import Parser, UsageError
 from .values import duration, labels, number, whole_number
 
-OWN_OPTIONS = 'Quote the command, as in "ls -la", or put `--` before it, as in -- ls -la.'
+OWN_OPTIONS = 'If it is meant for the command, quote all of it, as in "ls -la", or put `--` before it.'
 _RESOURCES = ("memory", "cpu", "pids", "disk")
 
 

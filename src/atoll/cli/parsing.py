@@ -32,10 +32,11 @@ class Parser(argparse.ArgumentParser):
             formatter_class=_formatter,
             allow_abbrev=False,
         )
-        self._hint = hint or f"`{self.prog} --help` explains."
+        self._hint = hint
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message[:1].upper()}{message[1:]}. {self._hint}")
+        hint = self._hint if self._hint and "required" not in message else f"`{self.prog} --help` explains."
+        raise UsageError(f"{message[:1].upper()}{message[1:]}. {hint}")
 
     def _print_message(self, message: str, file: object = None) -> None:
         from .output import say
