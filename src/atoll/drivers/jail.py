@@ -44,7 +44,8 @@ class JailDriver(Driver):
 
     def __init__(self, io: Any) -> None:
         super().__init__(io)
-        self._first_streams: dict[str, socket.socket] = {}
+        # With the pid: after a fork the stream is the parent's.
+        self._first_streams: dict[str, tuple[int, socket.socket]] = {}
 
     async def create(self, spec: Spec, register: Register, resume: Handle | None = None) -> Handle:
         home = state_dir()
@@ -56,13 +57,13 @@ class JailDriver(Driver):
             except ValueError as error:
                 raise InvalidInput(f"The sandbox's settings are too long: {error}.") from None
             facts, fds = await self._answer(sock, "ready")
-            self._first_streams[facts["id"]] = socket.socket(fileno=fds[0])
+            self._first_streams[facts["id"]] = os.getpid(), socket.socket(fileno=fds[0])
             handle = Handle(self.name, facts["id"], {**facts, "home": home})
             try:
                 register(handle)
                 await self.io.send(sock, messages.encode({"op": "keep"}))
             except BaseException:
-                self._first_streams.pop(facts["id"]).close()
+                self._forget(facts["id"])
                 raise
         finally:
             sock.close()
@@ -73,9 +74,11 @@ class JailDriver(Driver):
         return await self.io.in_thread(lambda: launch.connect(home))
 
     async def open_guest(self, handle: Handle) -> Stream:
-        first = self._first_streams.pop(handle.id, None)
+        maker, first = self._first_streams.pop(handle.id, (0, None))
         if first is not None:
-            return Stream(self.io, first)
+            if maker == os.getpid():
+                return Stream(self.io, first)
+            first.close()
         _, fds = await self._ask(handle, {"op": "open"})
         if len(fds) != 1:
             raise ProtocolError("The sandbox's keeper gave no stream.")
@@ -108,11 +111,11 @@ class JailDriver(Driver):
         await self._ask(handle, {"op": "resume"})
 
     async def stop(self, handle: Handle) -> None:
-        self._forget(handle)
+        self._forget(handle.id)
         await self._ask(handle, {"op": "stop"})
 
     async def destroy(self, handle: Handle) -> None:
-        self._forget(handle)
+        self._forget(handle.id)
         try:
             await self._ask(handle, {"op": "destroy"})
         except SandboxGone:
@@ -123,8 +126,8 @@ class JailDriver(Driver):
 
         return await self.io.in_thread(layers)
 
-    def _forget(self, handle: Handle) -> None:
-        first = self._first_streams.pop(handle.id, None)
+    def _forget(self, sandbox: str) -> None:
+        _, first = self._first_streams.pop(sandbox, (0, None))
         if first is not None:
             first.close()
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
 from typing import Any
 
 VERSION = 1
 MAX_MESSAGE = 128 << 10
-_MAX_DESCRIPTORS = 4
+_SPACE = socket.CMSG_SPACE(4 * 4)
 _to_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -69,9 +70,11 @@ def receive(sock: socket.socket) -> tuple[dict[str, Any], list[int]]:
         TimeoutError: the socket has a timeout and nothing came.
     """
     try:
-        data, fds, _, _ = socket.recv_fds(sock, MAX_MESSAGE, _MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+        # Not socket.recv_fds: before Python 3.12 it drops the flag, and what comes would be inherited.
+        data, ancillary, _, _ = sock.recvmsg(MAX_MESSAGE, _SPACE, socket.MSG_CMSG_CLOEXEC)
     except ConnectionError as error:
         raise Ended from error
+    fds = [int.from_bytes(raw[i : i + 4], sys.byteorder) for _, _, raw in ancillary for i in range(0, len(raw) - 3, 4)]
     try:
         return decode(data), fds
     except BaseException:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 from typing import NoReturn
 
 from . import keeper, kernel, messages
@@ -48,7 +49,7 @@ def _grow(settings: Settings, zygote: socket.socket) -> NoReturn:
         data, ancillary, _, _ = receive(size, space, socket.MSG_CMSG_CLOEXEC)
         if not data:
             os._exit(0)
-        fd = int.from_bytes(ancillary[0][2][:4], "little")
+        fd = int.from_bytes(ancillary[0][2][:4], sys.byteorder)
         if kernel.clone(kernel.CLONE_PARENT) == 0:
             zygote.close()
             closed = data[:1] == PARK_CLOSED
