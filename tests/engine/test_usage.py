@@ -35,11 +35,15 @@ def test_a_tree_is_found_and_measured(tree):
 
 def test_signals_reach_the_whole_tree(tree):
     usage.signal_all(tree, signal.SIGSTOP)
-    states = set()
-    for pid in usage.descendants(tree):
-        with open(f"/proc/{pid}/stat") as file:
-            states.add(file.read().rpartition(")")[2].split()[0])
-    assert states == {"T"}
+    deadline = time.monotonic() + 20
+    while (states := {_state(pid) for pid in usage.descendants(tree)}) != {"T"}:
+        assert time.monotonic() < deadline, states
+        time.sleep(0.01)
+
+
+def _state(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0]
 
 
 def test_disk_counts_blocks_and_not_lengths(tmp_path):
