@@ -12,7 +12,7 @@ from atoll.errors import DriverError, UnknownDriver
 from atoll.io import BlockingIO, drive
 from atoll.testing import DriverConformance, waiting
 from atoll.testing.needs import concerns, lacked, needed
-from atoll.testing.suite import all_tests, groups, tests_of
+from atoll.testing.suite import all_tests, groups, checks_of
 from atoll.types import Capability
 
 from .broken import BROKEN, SurvivesDestroy
@@ -143,4 +143,4 @@ def test_every_capability_is_tested_and_its_absence_too():
 
 
 def test_no_two_groups_have_a_test_of_the_same_name():
-    assert sum(len(tests_of(group)) for group in groups()) == len(all_tests())
+    assert sum(len(checks_of(group)) for group in groups()) == len(all_tests())

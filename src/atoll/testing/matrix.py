@@ -9,7 +9,7 @@ from ..driver import Driver
 from ..io import BlockingIO
 from ..types import Capability
 from .needs import concerns, lacked, needed
-from .suite import Test, all_tests, groups, tests_of
+from .suite import Test, all_tests, groups, checks_of
 
 MEANINGS = {
     Capability.CODE: "`run_code`: Python that keeps its state",
@@ -81,7 +81,7 @@ def _cell(driver: Driver, capability: Capability) -> str:
 def _groups() -> Iterator[str]:
     for group in groups():
         yield from ("", f"### {(group.__doc__ or '').strip().rstrip('.')}", "")
-        for name, test in tests_of(group).items():
+        for name, test in checks_of(group).items():
             yield f"- {name.removeprefix('test_').replace('_', ' ').replace(' s ', '’s ')}{_conditions(test)}"
 
 

@@ -77,10 +77,10 @@ def groups() -> tuple[type[Checks], ...]:
 
 def all_tests() -> dict[str, Test]:
     """Every test of the suite, in the order of the groups."""
-    return {name: test for group in groups() for name, test in tests_of(group).items()}
+    return {name: test for group in groups() for name, test in checks_of(group).items()}
 
 
-def tests_of(group: type[Checks]) -> dict[str, Test]:
+def checks_of(group: type[Checks]) -> dict[str, Test]:
     return {name: value for name, value in vars(group).items() if name.startswith("test_")}
 
 
