@@ -12,7 +12,7 @@ from atoll.errors import DriverError, UnknownDriver
 from atoll.io import BlockingIO, drive
 from atoll.testing import DriverConformance, waiting
 from atoll.testing.needs import concerns, lacked, needed
-from atoll.testing.suite import all_tests, groups, checks_of
+from atoll.testing.suite import all_tests, checks_of, groups
 from atoll.types import Capability
 
 from .broken import BROKEN, SurvivesDestroy

@@ -9,7 +9,7 @@ from ..driver import Driver
 from ..io import BlockingIO
 from ..types import Capability
 from .needs import concerns, lacked, needed
-from .suite import Test, all_tests, groups, checks_of
+from .suite import Test, all_tests, checks_of, groups
 
 MEANINGS = {
     Capability.CODE: "`run_code`: Python that keeps its state",
