@@ -56,6 +56,8 @@ class JailDriver(Driver):
                 await self.io.send(sock, messages.encode({"create": job}))
             except ValueError as error:
                 raise InvalidInput(f"The sandbox's settings are too long: {error}.") from None
+            except OSError:
+                raise CreateFailed("The zygote died before it could make the sandbox.", hint="Try again.") from None
             facts, fds = await self._answer(sock, "ready")
             self._first_streams[facts["id"]] = os.getpid(), socket.socket(fileno=fds[0])
             handle = Handle(self.name, facts["id"], {**facts, "home": home})
@@ -136,11 +138,14 @@ class JailDriver(Driver):
 
         Raises:
             SandboxGone: nobody keeps this sandbox any more.
+            Unresponsive: its keeper cannot be reached from here; that says nothing about the sandbox.
         """
         try:
             sock = messages.connect(Layout(_home(handle)).socket(handle.id))
-        except OSError:
+        except messages.NOBODY:
             raise SandboxGone(f"Sandbox {handle.id} has ended.") from None
+        except OSError as error:
+            raise Unresponsive(f"The keeper of sandbox {handle.id} cannot be reached: {error.strerror}.") from error
         with sock:
             try:
                 await self.io.send(sock, messages.encode(request))
@@ -179,9 +184,18 @@ def _home(handle: Handle) -> str:
 
 
 def _sweep(handle: Handle) -> None:
+    """Remove what is left of a sandbox whose keeper does not answer.
+
+    Raises:
+        SandboxError: something of it cannot be removed.
+    """
     from ..engine import cgroups, sweep
 
-    sweep.remove(Layout(_home(handle)), cgroups.find(), handle.id)
+    sweep.end_keeper(handle.data.get("pid"), handle.data.get("started"))
+    try:
+        sweep.remove(Layout(_home(handle)), cgroups.find(), handle.id)
+    except OSError as error:
+        raise SandboxError(f"What is left of sandbox {handle.id} cannot be removed: {error}.") from error
 
 
 def _job(spec: Spec, resume: Handle | None, home: str) -> dict[str, Any]:

@@ -20,6 +20,8 @@ from . import cgroups, disk, messages, midwife, sweep, usage
 from .settings import BirthFailed, Settings
 from .watchdog import Watchdog
 
+# How long a keeper with nothing to do sleeps at most, in seconds.
+TURN = 30.0
 _READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
 
 
@@ -27,6 +29,7 @@ class Keeper:
     def __init__(self, settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int]) -> None:
         self._settings = settings
         self._id = sandbox
+        self._address = settings.layout.socket(sandbox)
         self._first = born["first"]
         self._born = born["born"]
         self._expires = born["born"] + born["lifetime"]
@@ -63,7 +66,8 @@ class Keeper:
                     self._done = True
                 elif fd in self._clients:
                     self._hear(self._clients[fd])
-            if time.time() >= self._expires:
+            if time.time() >= self._expires or not os.path.exists(self._address):
+                # Without its socket nobody can ever reach it again: the state directory was removed.
                 self._done = True
             elif self._watchdog and not self._paused:
                 self._watchdog.look(time.monotonic())
@@ -80,7 +84,7 @@ class Keeper:
         wait = max(0.0, self._expires - time.time())
         if self._watchdog and not self._paused:
             wait = min(wait, self._watchdog.due(time.monotonic()))
-        return float(min(wait, 86400.0) * 1000 + 1)
+        return float(min(wait, TURN) * 1000 + 1)
 
     def _accept(self) -> None:
         client, _ = self._listener.accept()

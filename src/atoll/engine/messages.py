@@ -14,6 +14,10 @@ _SPACE = socket.CMSG_SPACE(4 * 4)
 _to_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
+# What `connect` raises where nobody listens. Other errors say nothing about the other side.
+NOBODY = (FileNotFoundError, NotADirectoryError, ConnectionRefusedError)
+
+
 class Ended(Exception):
     """The peer is gone."""
 
@@ -94,7 +98,8 @@ def connect(path: str) -> socket.socket:
     """Connect to a listening socket.
 
     Raises:
-        OSError: nobody listens there.
+        FileNotFoundError, NotADirectoryError, ConnectionRefusedError: nobody listens there.
+        OSError: it cannot be told, for want of descriptors or of permission.
     """
     fd, short = _short(path)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -8,21 +8,40 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import time
 
 from . import cgroups, messages
 from .layout import Layout
 from .removal import remove_tree
-from .settings import Settings
+from .settings import Settings, started_at
+
+# How every process of the engine is called; no other pid is ever killed.
+_COMMAND = b"exec(open(0).read())"
 
 
 def is_alive(places: Layout, sandbox: str) -> bool:
-    """Whether a keeper answers for this sandbox."""
+    """Whether a keeper answers for this sandbox, or may: only a certain end is one."""
     try:
         messages.connect(places.socket(sandbox)).close()
-    except OSError:
+    except messages.NOBODY:
         return False
+    except OSError:
+        return True
     return True
+
+
+def end_keeper(pid: object, started: object) -> None:
+    """End a keeper that nobody can reach any more, because its socket was removed. All behind its wall die with it."""
+    if not isinstance(pid, int) or not isinstance(started, int):
+        return
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            ours = _COMMAND in file.read()
+        if ours and started_at(pid) == started:
+            os.kill(pid, signal.SIGKILL)
+    except (FileNotFoundError, ProcessLookupError):
+        return
 
 
 def kept_until(places: Layout, sandbox: str) -> float:
@@ -44,8 +63,9 @@ def remove(places: Layout, hierarchy: cgroups.Hierarchy | None, sandbox: str) ->
     from .network import forget
 
     forget(sandbox, places.box(sandbox))
-    remove_tree(places.box(sandbox))
+    # Where the whole state directory is gone, there is nothing left to remove.
     with contextlib.suppress(FileNotFoundError):
+        remove_tree(places.box(sandbox))
         os.unlink(places.socket(sandbox))
 
 
