@@ -193,6 +193,7 @@ def test_the_context_looks_like_plain_python(guest, client):
         text(client.code("sorted(k for k in globals() if not k.startswith('__'))"))
         == "['C', 'gc', 'os', 'pickle', 'sys']"
     )
+    assert text(client.code("[name for name in sys.modules if 'atoll' in name]")) == "[]"
     assert text(client.code("open('made', 'w').close(); os.path.exists('made')")) == "True"
     assert os.path.exists(os.path.join(guest.workspace, "made"))
 

@@ -66,6 +66,16 @@ def test_list_goes_down_but_follows_no_link(guest, client):
     assert order.index("/workspace/a/b") < order.index("/workspace/a/b/c")
 
 
+def test_list_copes_with_what_vanishes_or_may_not_be_read(tmp_path):
+    guest = Guest("/", workdir=str(tmp_path))
+    client = guest.connect()
+    for _ in range(3):
+        client.open("exec", argv=["sleep", "0.1"])
+    found = entries(client.do("list", path=f"/proc/{guest.process.pid}", recursive=True))
+    assert f"/proc/{guest.process.pid}/status" in found
+    guest.close()
+
+
 def test_list_of_a_file_is_an_error(guest, client):
     put(guest, "file")
     assert client.do("list", path="file").error["errno"] == errno.ENOTDIR

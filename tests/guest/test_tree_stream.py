@@ -14,8 +14,6 @@ NAMES = st.text(min_size=1, max_size=20).filter(
     )
 )
 
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9)
-
 
 @st.composite
 def trees(draw):

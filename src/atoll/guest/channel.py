@@ -148,7 +148,7 @@ class Connection:
 
     def send(self, frame: bytes) -> None:
         """Goes out at the end of the round, with whatever else is said in it."""
-        if not self._out:
+        if not self._out or len(self._out) > _FLOOD:
             self._loop.last(self._flush)
         self._out += frame
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections import deque
 from mmap import mmap
-from typing import Callable, Deque, NamedTuple
+from typing import Callable, Deque, List, NamedTuple, Tuple
 
 from ..wire.frames import END, EVENT, HEADER, OPEN, STDERR, STDOUT, BadFrame, Frame
 from . import packets
 from .contextprocess import Ends, become_context
+from .descriptors import close_all, pipe
 from .killing import send
 from .loop import IN, OUT, Callback
 from .machine import Machine
 from .pipes import Source
-from .refusal import BUSY, Refused
+from .refusal import no_process_left
 
 _MESSAGES = (EVENT, END)
 _AT_ONCE = 64
@@ -47,31 +49,36 @@ class ContextLink:
         self._assembler = packets.Assembler()
         self._unsent: Deque[bytes] = deque()
         self._reading = self._writing = False
-        self._sock, theirs = packets.pair()
-        self._sock.setblocking(False)
-        stdout_end, stdout = os.pipe2(os.O_CLOEXEC)
-        stderr_end, stderr = os.pipe2(os.O_CLOEXEC)
         self._running = mmap(-1, 1)
+        self.alive = True
+        self.status = 0
+        self._closed = False
+        self._sock, self.pid, outputs = self._fork(machine)
+        machine.reaper.watch(self.pid, self._exited)
+        self._sources = [self._source(fd, stream) for fd, stream in zip(outputs, (STDOUT, STDERR))]
+        self._watch()
+
+    def _fork(self, machine: Machine) -> Tuple[socket.socket, int, Tuple[int, int]]:
+        """The guest's end of the socket, the pid, and the guest's ends of the pipes."""
         machine.enter(".")
+        ours, theirs = packets.pair()
+        made: List[int] = []
         try:
-            self.pid = os.fork()
+            ours.setblocking(False)
+            stdout_end, stdout = pipe(made)
+            stderr_end, stderr = pipe(made)
+            pid = os.fork()
         except OSError as error:
-            for fd in (stdout_end, stderr_end):
-                os.close(fd)
-            raise Refused(BUSY, "The sandbox cannot start one more process: its limit is reached.") from error
+            close_all(made)
+            ours.close()
+            raise no_process_left() from error
         else:
-            if self.pid == 0:
+            if pid == 0:
                 become_context(machine.config, Ends(theirs, machine.devnull, stdout, stderr, self._running))
         finally:
             theirs.close()
-            os.close(stdout)
-            os.close(stderr)
-        self.alive = True
-        self._closed = False
-        self.status = 0
-        machine.reaper.watch(self.pid, self._exited)
-        self._sources = [self._source(stdout_end, STDOUT), self._source(stderr_end, STDERR)]
-        self._watch()
+        close_all([stdout, stderr])
+        return ours, pid, (stdout_end, stderr_end)
 
     def _source(self, fd: int, stream: int) -> Source:
         listener = self._listener

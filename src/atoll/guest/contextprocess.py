@@ -22,6 +22,7 @@ from .config import Config
 _PR_SET_DUMPABLE = 4
 
 _BROKEN = 70
+_PACKAGE = __name__.partition(".")[0]
 
 
 class Ends(NamedTuple):
@@ -99,8 +100,12 @@ def _set_interpreter(config: Config) -> None:
     for name in ("exit", "quit"):
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D"))
     builtins.help = _sitebuiltins._Helper()  # noqa: SLF001  # as `site` does, which may not be loaded
+    for name in [name for name in sys.modules if name.partition(".")[0] == _PACKAGE]:
+        del sys.modules[name]  # a cell that imports it wants the one that its sandbox has, if any
     gc.freeze()  # what came from the guest is not the cell's to collect, and stays shared
     # What came from the guest is never garbage here; collecting would only copy its pages.
+    for name in [name for name in sys.modules if name.partition(".")[0] == _PACKAGE]:
+        del sys.modules[name]  # a cell that imports it wants the one that its sandbox has, if any
     gc.freeze()
     gc.enable()
 

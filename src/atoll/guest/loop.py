@@ -18,6 +18,8 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 IN = select.EPOLLIN
 OUT = select.EPOLLOUT
 
+_MANY = 64
+
 Callback = Callable[[], object]
 FdCallback = Callable[[int], None]
 
@@ -25,13 +27,16 @@ FdCallback = Callable[[int], None]
 class Timer:
     """Something to happen once. Cancelling one that has happened does nothing."""
 
-    __slots__ = ("callback",)
+    __slots__ = ("_loop", "callback")
 
-    def __init__(self, callback: Callback) -> None:
+    def __init__(self, loop: Loop, callback: Callback) -> None:
+        self._loop = loop
         self.callback: Optional[Callback] = callback
 
     def cancel(self) -> None:
-        self.callback = None
+        if self.callback is not None:
+            self.callback = None
+            self._loop.forget_cancelled()
 
 
 class Loop:
@@ -40,6 +45,7 @@ class Loop:
         self._handlers: Dict[int, FdCallback] = {}
         self._timers: List[Tuple[float, int, Timer]] = []
         self._made = 0
+        self._cancelled = 0
         self._soon: Deque[Callback] = deque()
         self._last: Dict[Callback, None] = {}
         self._stopped = False
@@ -58,10 +64,19 @@ class Loop:
             self._epoll.unregister(fd)
 
     def after(self, seconds: float, callback: Callback) -> Timer:
-        timer = Timer(callback)
+        timer = Timer(self, callback)
         self._made += 1
         heapq.heappush(self._timers, (monotonic() + seconds, self._made, timer))
         return timer
+
+    def forget_cancelled(self) -> None:
+        """A cancelled timer keeps its place until its time. Commands end long before their timeouts, so
+        most are cancelled ones, and now and then all of those go."""
+        self._cancelled += 1
+        if self._cancelled > _MANY and self._cancelled > len(self._timers) // 2:
+            self._timers = [entry for entry in self._timers if entry[2].callback is not None]
+            heapq.heapify(self._timers)
+            self._cancelled = 0
 
     def soon(self, callback: Callback) -> None:
         """In the next round, after descriptors had their turn."""
@@ -100,7 +115,8 @@ class Loop:
 
     def _run_timers(self) -> None:
         while self._timers and self._timers[0][0] <= monotonic():
-            callback = heapq.heappop(self._timers)[2].callback
+            timer = heapq.heappop(self._timers)[2]
+            callback, timer.callback = timer.callback, None
             if callback is not None:
                 _guarded(callback)
 

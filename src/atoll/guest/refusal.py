@@ -38,6 +38,10 @@ def invalid(message: str) -> Refused:
     return Refused(INVALID_INPUT, message)
 
 
+def no_process_left() -> Refused:
+    return Refused(BUSY, "The sandbox cannot start one more process: its process or memory limit is reached.")
+
+
 def file_refusal(number: int, path: str, reason: Optional[str] = None) -> Refused:
     """The refusal for an errno. A name that is too long is the caller's mistake; a limit passes again."""
     if number in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):

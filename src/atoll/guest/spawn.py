@@ -13,7 +13,8 @@ import struct
 import termios
 from typing import Dict, List, NamedTuple, NoReturn, Optional, Tuple
 
-from .refusal import BUSY, UNSUPPORTED, Refused
+from .descriptors import close_all, pipe
+from .refusal import UNSUPPORTED, Refused, no_process_left
 
 # What Python ignores and its children should not.
 _IGNORED = [getattr(signal, name) for name in ("SIGPIPE", "SIGXFSZ", "SIGXFZ") if hasattr(signal, name)]
@@ -56,14 +57,14 @@ def spawn_pipes(command: Command, wants_stdin: bool, devnull: int) -> Child:
     """
     made: List[int] = []
     try:
-        stdin, stdin_end = _pipe(made) if wants_stdin else (devnull, -1)
-        stdout_end, stdout = _pipe(made)
-        stderr_end, stderr = _pipe(made)
+        stdin, stdin_end = pipe(made) if wants_stdin else (devnull, -1)
+        stdout_end, stdout = pipe(made)
+        stderr_end, stderr = pipe(made)
         pid = _vfork(command, stdin, stdout, stderr)
     except BaseException:
-        _close(made)
+        close_all(made)
         raise
-    _close([stdout, stderr] + ([stdin] if wants_stdin else []))
+    close_all([stdout, stderr] + ([stdin] if wants_stdin else []))
     return Child(pid, stdin_end if wants_stdin else None, stdout_end, stderr_end)
 
 
@@ -101,20 +102,22 @@ def spawn_terminal(command: Command, size: Tuple[int, int]) -> Child:
     made = [master, slave]
     try:
         resize(master, size)
-        told, tell = _pipe(made)
+        stdin = os.dup(master)
+        made.append(stdin)
+        told, tell = pipe(made)
         pid = _fork(command, slave, tell)
     except BaseException:
-        _close(made)
+        close_all(made)
         raise
-    _close([slave, tell])
+    close_all([slave, tell])
     with open(told, "rb") as story:
         failure = story.read(16)
     if failure:
         os.waitpid(pid, 0)
-        os.close(master)
+        close_all([master, stdin])
         number = int(failure)
         raise _refusal(command, OSError(number, os.strerror(number)))
-    return Child(pid, os.dup(master), master, None)
+    return Child(pid, stdin, master, None)
 
 
 def _fork(command: Command, slave: int, tell: int) -> int:
@@ -155,7 +158,7 @@ def resize(terminal: int, size: Tuple[int, int]) -> None:
 
 def _refusal(command: Command, error: OSError) -> Exception:
     if error.errno in (errno.EAGAIN, errno.ENOMEM):
-        return Refused(BUSY, "The sandbox cannot start one more process: its process or memory limit is reached.")
+        return no_process_left()
     name = command.argv[0].decode("utf-8", "replace")[:200]
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         found = b"/" in command.argv[0] and _exists(command.argv[0])
@@ -166,14 +169,3 @@ def _refusal(command: Command, error: OSError) -> Exception:
 
 def _exists(path: bytes) -> bool:
     return os.path.lexists(path)
-
-
-def _pipe(made: List[int]) -> Tuple[int, int]:
-    ends = os.pipe2(os.O_CLOEXEC)
-    made += ends
-    return ends
-
-
-def _close(fds: List[int]) -> None:
-    for fd in fds:
-        os.close(fd)

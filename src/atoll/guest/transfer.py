@@ -136,7 +136,10 @@ def _copy_single(source: Place, target: Place, found: os.stat_result, overwrite:
 def _copy_file(source: Place, target: Place, overwrite: bool) -> Part:
     check_replaceable(target.directory, target.name, target.path, links=True)
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
-    fd = os.open(source.name, flags, dir_fd=source.directory)
+    try:
+        fd = os.open(source.name, flags, dir_fd=source.directory)
+    except OSError as error:
+        raise file_refusal(error.errno or errno.EIO, source.path) from error
     try:
         found = os.fstat(fd)
         with NewFile(target.directory, target.name) as new:

@@ -37,8 +37,12 @@ class Step(NamedTuple):
     def is_link(self) -> bool:
         return stat.S_ISLNK(self.stat.st_mode)
 
-    def link_target(self) -> str:
-        return os.readlink(self.name, dir_fd=self.directory).decode("utf-8", "surrogateescape")
+    def link_target(self) -> Optional[str]:
+        """None where that may not be known, as for some links of /proc."""
+        try:
+            return os.readlink(self.name, dir_fd=self.directory).decode("utf-8", "surrogateescape")
+        except OSError:
+            return None
 
 
 class _Level:
@@ -70,7 +74,7 @@ class Walk:
     def _push(self, fd: int, entry: Optional[Step]) -> None:
         try:
             self._levels.append(_Level(fd, entry))
-        except BaseException:
+        except OSError:
             os.close(fd)
             raise
 
@@ -99,8 +103,8 @@ class Walk:
             if seen % _PAUSE_EVERY == 0:
                 yield None
             level = self._levels[-1]
-            found = next(level.names, None)
-            step = level.entry if found is None else _step(level, found.name)
+            found = self._read(level)
+            step = level.entry if found is None else self._step(level, found.name)
             if found is None:
                 self._levels.pop().close()
             elif step is not None:
@@ -115,30 +119,40 @@ class Walk:
         if len(self._levels) >= MAX_DEPTH:
             raise file_refusal(errno.EINVAL, step.path, "Deeper than %d directories" % MAX_DEPTH)
         try:
-            fd = open_directory(step.name, step.directory)
-        except FileNotFoundError:
+            self._push(open_directory(step.name, step.directory), step)
+        except OSError as error:
+            self._forgive(error, step.path)
             return False
-        except PermissionError as error:
-            if not self._forgiving:
-                raise file_refusal(error.errno or errno.EACCES, step.path) from error
-            self.skipped += 1
-            return False
-        self._push(fd, step)
         return True
+
+    def _read(self, level: _Level) -> Any:
+        """The next entry of a directory; None at its end, which may come early."""
+        try:
+            return next(level.names, None)
+        except OSError as error:
+            self._forgive(error, level.entry.path if level.entry else ".")
+            return None
+
+    def _step(self, level: _Level, name: str) -> Optional[Step]:
+        """None when it is gone."""
+        encoded = os.fsencode(name)
+        text = encoded.decode("utf-8", "surrogateescape")
+        path = text if level.entry is None else level.entry.path + "/" + text
+        try:
+            return Step(path, level.fd, encoded, os.stat(encoded, dir_fd=level.fd, follow_symlinks=False))
+        except OSError as error:
+            self._forgive(error, path)
+            return None
+
+    def _forgive(self, error: OSError, path: str) -> None:
+        """Pass over what is gone, and what may not be looked at if that was said."""
+        if error.errno in (errno.ENOENT, errno.ESRCH):
+            return
+        if not self._forgiving or error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise file_refusal(error.errno or errno.EIO, path) from error
+        self.skipped += 1
 
 
 def open_directory(name: bytes, directory: int) -> int:
     """Open a directory that is no link. Raises OSError."""
     return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
-
-
-def _step(level: _Level, name: str) -> Optional[Step]:
-    """None when it is gone."""
-    encoded = os.fsencode(name)
-    try:
-        status = os.stat(encoded, dir_fd=level.fd, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-    text = encoded.decode("utf-8", "surrogateescape")
-    path = text if level.entry is None else level.entry.path + "/" + text
-    return Step(path, level.fd, encoded, status)

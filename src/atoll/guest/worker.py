@@ -17,7 +17,7 @@ from .killing import send
 from .loop import IN
 from .machine import Machine
 from .packets import PACKET, Assembler, pair, split
-from .refusal import BUSY, INTERNAL, Refused, from_os_error
+from .refusal import INTERNAL, Refused, from_os_error, no_process_left
 
 Emit = Callable[[Dict[str, Any]], None]
 Work = Callable[[Emit], Dict[str, Any]]
@@ -42,7 +42,7 @@ class Worker:
             self._pid = os.fork()
         except OSError as error:
             self._sock.close()
-            raise Refused(BUSY, "The sandbox cannot start one more process: its limit is reached.") from error
+            raise no_process_left() from error
         else:
             if self._pid == 0:
                 _serve(theirs, work, kept)
