@@ -43,9 +43,11 @@ def main(words: list[str]) -> int:
 def _exec(args: Namespace, after: list[str] | None) -> int:
     # Imported here: whoever only reads the help does not wait for it.
     from . import programs
+    from .interrupts import Interrupts
     from .places import find
 
     job = programs.job(args, after, args.workdir)
+    Interrupts()  # SIGTERM and SIGHUP, too, kill what runs before they end us
     sandbox = find(args.id)
     programs.prepare(sandbox, job)
     return programs.run(sandbox, job)

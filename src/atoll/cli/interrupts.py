@@ -8,6 +8,7 @@ from typing import Self
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _CLEANING = 5.0
+_HEARTBEAT = 0.25
 
 
 class Stopped(BaseException):
@@ -29,12 +30,16 @@ class Interrupts:
         self._held = False
         self._patience = 0.0
         self._waiting: int | None = None
+        self._came = 0.0
         self._struck = -_CLEANING
         for number in _STOPPING:
             # What was ignored from the start, by nohup or a background job, stays ignored.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._on_signal)
-        signal.signal(signal.SIGALRM, self._on_alarm)
+        signal.signal(signal.SIGALRM, self._on_heartbeat)
+        # Python hears of a signal that comes just before a system call only when that call is over, and a wait
+        # for output may never be. The heartbeat ends every wait for a moment.
+        signal.setitimer(signal.ITIMER_REAL, _HEARTBEAT, _HEARTBEAT)
 
     def held(self, patience: float) -> Self:
         """For a `with` block that must not be broken up, unless it goes on for `patience` seconds after the signal."""
@@ -48,23 +53,21 @@ class Interrupts:
     def __exit__(self, *exc: object) -> None:
         self._held = False
         if self._waiting is not None:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            self._strike()
+            self._strike(self._waiting)
 
     def _on_signal(self, number: int, frame: object) -> None:
-        if time.monotonic() - self._struck < _CLEANING:
+        now = time.monotonic()
+        if self._waiting is not None or now - self._struck < _CLEANING:
             return
-        self._waiting = number
-        if self._held:
-            signal.setitimer(signal.ITIMER_REAL, self._patience)
-        else:
-            self._strike()
+        if not self._held:
+            self._strike(number)
+        self._waiting, self._came = number, now
 
-    def _on_alarm(self, number: int, frame: object) -> None:
-        if self._held and self._waiting is not None:
-            self._strike()
+    def _on_heartbeat(self, number: int, frame: object) -> None:
+        if self._held and self._waiting is not None and time.monotonic() - self._came >= self._patience:
+            self._strike(self._waiting)
 
-    def _strike(self) -> None:
-        number, self._waiting = self._waiting, None
+    def _strike(self, number: int) -> None:
+        self._waiting = None
         self._struck = time.monotonic()
-        raise Stopped(number or signal.SIGINT)
+        raise Stopped(number)

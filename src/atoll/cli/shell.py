@@ -53,10 +53,11 @@ def main(words: list[str]) -> int:
     args = parser.parse_args(before)
     _require_terminal()
     env = variables(args.env)
+    interrupts = Interrupts()
     if args.id is not None:
         _refuse_wishes(args)
         return _session(find(args.id), after, env, args.workdir)
-    place = Place(args, Interrupts(), _DAY)
+    place = Place(args, interrupts, _DAY)
     with place as sandbox:
         place.announce()
         if not args.keep and not args.reuse:
