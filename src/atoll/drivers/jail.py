@@ -28,6 +28,7 @@ from ..io import Stream
 from ..types import Capability, Handle, Info, Layer, Metrics, Spec, Status
 
 _ANSWER_TIMEOUT = 60.0
+_TRIES = 3
 _ERRORS: dict[str, type[AtollError]] = {
     "unsupported": Unsupported,
     "busy": Busy,
@@ -35,6 +36,10 @@ _ERRORS: dict[str, type[AtollError]] = {
     "wall_unavailable": WallUnavailable,
     "invalid_input": InvalidInput,
 }
+
+
+class _Died(Exception):
+    """Zygote or keeper ended before it answered. Never leaves this module."""
 
 
 class JailDriver(Driver):
@@ -50,6 +55,16 @@ class JailDriver(Driver):
     async def create(self, spec: Spec, register: Register, resume: Handle | None = None) -> Handle:
         home = state_dir()
         job = await self.io.in_thread(lambda: _job(spec, resume, home))
+        # Who dies while making a sandbox leaves nothing of it, so another may be asked.
+        for _ in range(_TRIES):
+            try:
+                return await self._create(home, job, register)
+            except _Died:
+                continue
+        raise CreateFailed("The sandbox's keeper died while it made the sandbox.")
+
+    async def _create(self, home: str, job: dict[str, Any], register: Register) -> Handle:
+        """Raises _Died, beside what `create` raises."""
         sock = await self._zygote(home)
         try:
             try:
@@ -57,7 +72,7 @@ class JailDriver(Driver):
             except ValueError as error:
                 raise InvalidInput(f"The sandbox's settings are too long: {error}.") from None
             except OSError:
-                raise CreateFailed("The zygote died before it could make the sandbox.", hint="Try again.") from None
+                raise _Died from None
             facts, fds = await self._answer(sock, "ready")
             self._first_streams[facts["id"]] = os.getpid(), socket.socket(fileno=fds[0])
             handle = Handle(self.name, facts["id"], {**facts, "home": home})
@@ -161,7 +176,7 @@ class JailDriver(Driver):
             raise Unresponsive("The sandbox's keeper did not answer in time.") from None
         except (messages.Ended, ConnectionError):
             if word == "ready":
-                raise CreateFailed("The sandbox's keeper died while it made the sandbox.") from None
+                raise _Died from None
             raise SandboxGone("The sandbox ended before it answered.") from None
         if word in answer:
             return answer[word], fds

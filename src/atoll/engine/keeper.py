@@ -98,7 +98,9 @@ class Keeper:
         self._poll.unregister(client.fileno())
         del self._clients[client.fileno()]
         if client is self._maker:
-            # The maker went away before it said that it has written the sandbox down: nobody knows of it.
+            # The maker went away before it said that it has written the sandbox down: nobody knows of it, unless
+            # it was a stopped one.
+            self.keep_files = sweep.kept_until(self._settings.layout, self._id) > 0
             self._done = True
         client.close()
 
@@ -252,7 +254,11 @@ def _adopt(settings: Settings, sandbox: str, zygote: int, *, closed: bool) -> mi
 def _keep(settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int]) -> None:
     if "first" not in born:
         _end_children()
-        _remove(settings, sandbox)
+        if sweep.kept_until(settings.layout, sandbox):
+            # It was to be resumed; it stays as it was.
+            _release(settings, sandbox)
+        else:
+            _remove(settings, sandbox)
         if fds:
             _tell_error(socket.socket(fileno=fds[0]), born["failed"])
         return
@@ -282,11 +288,18 @@ def _end_children() -> None:
 
 
 def _leave_files(settings: Settings, sandbox: str, until: float) -> None:
-    if settings.hierarchy:
-        cgroups.Group(settings.hierarchy, sandbox).remove()
     with open(f"{settings.layout.box(sandbox)}/stopped", "w", encoding="ascii") as file:
         file.write(str(until))
-    os.unlink(settings.layout.socket(sandbox))
+    _release(settings, sandbox)
+
+
+def _release(settings: Settings, sandbox: str) -> None:
+    """Remove everything of a sandbox but its files."""
+    if settings.hierarchy:
+        cgroups.Group(settings.hierarchy, sandbox).remove()
+    sweep.forget(sandbox, settings.layout.box(sandbox))
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(settings.layout.socket(sandbox))
 
 
 def _remove(settings: Settings, sandbox: str) -> None:

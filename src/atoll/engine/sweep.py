@@ -60,13 +60,18 @@ def remove(places: Layout, hierarchy: cgroups.Hierarchy | None, sandbox: str) ->
         # Its first process dies with the keeper, unless hostile code has taken it over.
         group.kill()
         group.remove()
-    from .network import forget
-
     forget(sandbox, places.box(sandbox))
     # Where the whole state directory is gone, there is nothing left to remove.
     with contextlib.suppress(FileNotFoundError):
         remove_tree(places.box(sandbox))
         os.unlink(places.socket(sandbox))
+
+
+def forget(sandbox: str, box: str) -> None:
+    """Take down the network that was set up on the host for a sandbox."""
+    from . import network
+
+    network.forget(sandbox, box)
 
 
 def sweep(settings: Settings) -> None:
