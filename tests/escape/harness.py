@@ -4,6 +4,7 @@ An attempt is a plain function. Its source is sent inside the wall, or run by th
 that what is refused inside is shown to work outside.
 """
 
+import copy
 import ctypes
 import enum
 import inspect
@@ -117,8 +118,11 @@ class Maker:
         self._numbers = itertools.count()
         self._waiting = {}
         self._box = None
+        self._connect_worker()
+
+    def _connect_worker(self):
         self._process = self._start()
-        threading.Thread(target=self._read, daemon=True).start()
+        threading.Thread(target=self._read, args=(self._process, self._waiting), daemon=True).start()
 
     def _start(self):
         places = {"python": os.path.realpath(sys.base_prefix), "source": SOURCE, "tests": os.path.dirname(WORKER)}
@@ -145,8 +149,8 @@ class Maker:
 
     def _share(self, name, path):
         """Where the other user finds a directory that may lie below a private home: bound in its own mounts."""
-        if _open_to_all(path):
-            return path
+        if path in self._bind or _open_to_all(path):
+            return self._bind.get(path, path)
         if self._shared is None:
             # Not in /tmp, which a sandbox has one of its own of.
             self._shared = tempfile.mkdtemp(prefix=f"at-{self.name}-", dir="/opt")
@@ -171,11 +175,12 @@ class Maker:
         os.setresgid(self.uid, self.uid, self.uid)
         os.setresuid(self.uid, self.uid, self.uid)
 
-    def _read(self):
-        for line in self._process.stdout:
-            answer = json.loads(line)
-            self._waiting.pop(answer["number"]).put(answer)
-        for pending in list(self._waiting.values()):
+    def _read(self, process, waiting):
+        with process.stdout:
+            for line in process.stdout:
+                answer = json.loads(line)
+                waiting.pop(answer["number"]).put(answer)
+        for pending in list(waiting.values()):
             pending.put({"error": {"type": "WorkerDied", "message": "the worker ended"}})
 
     def begin(self, op, **arguments):
@@ -220,13 +225,30 @@ class Maker:
         """The pid of this maker's zygote."""
         return self.call("zygote")
 
+    def restart(self):
+        """Kill the worker, as the kernel would, and begin anew with another."""
+        self._process.kill()
+        self._process.wait(PATIENCE)
+        self._process.stdin.close()
+        self._waiting, self._box = {}, None
+        self._connect_worker()
+
+    def twin(self):
+        """Another process of the same user with the same state; end it with `leave`."""
+        twin = copy.copy(self)
+        twin._waiting, twin._box = {}, None
+        twin._connect_worker()
+        return twin
+
+    def leave(self):
+        self._process.stdin.close()
+        self._process.wait(PATIENCE)
+
     def close(self):
         """End everything, and look that it has ended."""
         mounts = os.readlink(f"/proc/{self.zygote()}/ns/mnt")
         self.call("end")
-        self._process.stdin.close()
-        self._process.wait(PATIENCE)
-        self._process.stdout.close()
+        self.leave()
         eventually(lambda: not residue.in_mount_namespace(mounts), "zygote and keepers are gone")
         for directory in (self.top, self._shared):
             if directory:
