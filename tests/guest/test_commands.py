@@ -130,6 +130,19 @@ def test_a_program_is_looked_for_on_the_path_of_the_request(guest, client):
     assert client.run("mine", env={"PATH": guest.workspace + ":/usr/bin:/bin"}).stdout == b"found\n"
 
 
+def test_what_is_of_no_use_on_the_path_is_passed_over(guest, client):
+    """A directory with a file that cannot be executed, and a file where a directory should be."""
+    directory = os.path.join(guest.workspace, "directory")
+    os.mkdir(directory)
+    with open(directory + "/mine", "w"):
+        pass
+    path = f"{directory}:{directory}/mine:/usr/bin:/bin"
+    assert client.run("true", env={"PATH": path}).ok["exit_code"] == 0
+    assert client.run("mine", env={"PATH": path}).ok["exit_code"] == 126
+    for size in (None, [24, 80]):
+        assert client.run("no-such-program", env={"PATH": path}, pty=size).ok["exit_code"] == 127
+
+
 def test_without_a_command_the_shell_starts(client):
     channel = client.open("exec", stdin=True)
     client.data(channel, b"echo from the shell\n")

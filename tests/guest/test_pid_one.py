@@ -32,20 +32,22 @@ if os.fork() == 0:
 time.sleep(60)
 """
 
+UNSHARE = "unshare --user --map-root-user --pid --fork --mount-proc"
+
 
 def can_unshare():
-    argv = ["unshare", "--pid", "--fork", "--mount-proc", "true"]
+    argv = [*UNSHARE.split(), "true"]
     return subprocess.run(argv, capture_output=True, check=False).returncode == 0
 
 
-pytestmark = [pytest.mark.root, pytest.mark.skipif(not can_unshare(), reason="needs the right to make a namespace")]
+pytestmark = pytest.mark.skipif(not can_unshare(), reason="needs the right to make a namespace")
 
 
 @pytest.fixture
 def first(tmp_path):
     """A guest that is pid 1. The launcher passes the control socket on."""
     wrapper = tmp_path / "first"
-    wrapper.write_text(f'#!/bin/sh\nexec unshare --pid --fork --mount-proc --kill-child {sys.executable} "$@"\n')
+    wrapper.write_text(f'#!/bin/sh\nexec {UNSHARE} --kill-child {sys.executable} "$@"\n')
     wrapper.chmod(0o755)
     guest = Guest(tmp_path, python=str(wrapper), main=GUEST)
     yield guest

@@ -70,8 +70,10 @@ class Server:
         self._machine.killer.kill_everything()
 
     def _signal_handlers(self) -> Dict[int, Callback]:
-        """As pid 1 the guest has no handler but for children, which makes the kernel ignore the other signals."""
-        handlers: Dict[int, Callback] = {signal.SIGCHLD: self._machine.reaper.reap, signal.SIGINT: _nothing}
+        """As pid 1 the guest handles no others, which makes the kernel ignore them."""
+        reap = self._machine.reaper.reap
+        # SIGINT is for commands and cells. It too looks for children: a flood of it may have pushed their signal out.
+        handlers: Dict[int, Callback] = {signal.SIGCHLD: reap, signal.SIGINT: reap}
         if os.getpid() != 1:
             handlers[signal.SIGTERM] = self._machine.loop.stop
         return handlers
@@ -160,7 +162,3 @@ class Server:
             self._had_client = True
             self._machine.loop.after(PREPARED_SECONDS, self._contexts.discard_unused)
         self._connections.add(Connection(self._machine.loop, client, self._open, self._connections.discard))
-
-
-def _nothing() -> None:
-    """SIGINT is for commands and cells. A handler, unlike SIG_IGN, is not inherited."""

@@ -11,7 +11,7 @@ import os
 import signal
 import struct
 import termios
-from typing import Dict, List, NamedTuple, NoReturn, Optional, Tuple
+from typing import Callable, Dict, List, NamedTuple, NoReturn, Optional, Tuple
 
 from .descriptors import close_all, pipe
 from .refusal import UNSUPPORTED, Refused, no_process_left
@@ -71,19 +71,36 @@ def spawn_pipes(command: Command, wants_stdin: bool, devnull: int) -> Child:
 def _vfork(command: Command, stdin: int, stdout: int, stderr: int) -> int:
     """Not `subprocess`: it imports `threading`, whose fork hook makes every process of a sandbox 0.4 MB larger."""
     actions = [(os.POSIX_SPAWN_DUP2, fd, copy) for copy, fd in enumerate((stdin, stdout, stderr))]
+
+    def start(path: bytes) -> int:
+        return os.posix_spawn(
+            path, command.argv, command.env, file_actions=actions, setsid=True, setsigdef=_IGNORED, setsigmask=()
+        )
+
+    try:
+        return _found(command, start)
+    except OSError as error:
+        raise _refusal(command, error) from error
+
+
+def _found(command: Command, start: Callable[[bytes], int]) -> int:
+    """Start the program from the first directory of PATH where that works.
+
+    As a shell does: a file that may not be executed is remembered, a later directory may have a better one.
+
+    Raises:
+        OSError: it works nowhere.
+    """
     failure = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
     for path in _candidates(command):
         try:
-            return os.posix_spawn(
-                path, command.argv, command.env, file_actions=actions, setsid=True, setsigdef=_IGNORED, setsigmask=()
-            )
+            return start(path)
         except OSError as error:
-            # As a shell does: a file that may not be executed is remembered, a later directory may have a better one.
-            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EACCES):
-                raise _refusal(command, error) from error
-            if error.errno == errno.EACCES:
+            if error.errno == errno.EACCES and os.path.lexists(path):
                 failure = error
-    raise _refusal(command, failure)
+            elif error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EACCES):
+                raise
+    raise failure
 
 
 def _candidates(command: Command) -> List[bytes]:
@@ -138,7 +155,7 @@ def _become(command: Command, slave: int, tell: int) -> NoReturn:
         for fd in (0, 1, 2):
             os.dup2(slave, fd)
         default_signals()
-        os.execvpe(command.argv[0], command.argv, command.env)  # noqa: S606  # argv, no shell
+        _found(command, lambda path: os.execve(path, command.argv, command.env))  # noqa: S606  # argv, no shell
     except OSError as error:
         os.write(tell, b"%d" % (error.errno or errno.EIO))
     finally:
@@ -161,11 +178,7 @@ def _refusal(command: Command, error: OSError) -> Exception:
         return no_process_left()
     name = command.argv[0].decode("utf-8", "replace")[:200]
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        found = b"/" in command.argv[0] and _exists(command.argv[0])
+        found = b"/" in command.argv[0] and os.path.lexists(command.argv[0])
         reason = "its interpreter was not found" if found else "command not found"
         return CannotStart(NOT_FOUND, "%s: %s" % (name, reason))
     return CannotStart(NOT_EXECUTABLE, "%s: cannot execute: %s" % (name, os.strerror(error.errno or errno.EIO)))
-
-
-def _exists(path: bytes) -> bool:
-    return os.path.lexists(path)
