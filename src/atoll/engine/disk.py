@@ -5,6 +5,7 @@ Only root can mount one. An empty file system is made once for each size and cop
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import struct
@@ -37,7 +38,9 @@ def prepare(directory: str, size: int) -> str:
     """
     if size < SMALLEST:
         raise BirthFailed(f"A disk limit of {size} bytes is too small; give at least 1M.", "invalid_input")
-    os.makedirs(directory, mode=0o700, exist_ok=True)
+    # Not makedirs: a state directory that was removed stays removed.
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(directory, mode=0o700)
     path = f"{directory}/{size}.ext4"
     if not os.path.exists(path):
         _make(path, size)
@@ -113,6 +116,8 @@ def attach(path: str) -> tuple[str, int]:
     control = os.open("/dev/loop-control", os.O_RDWR | os.O_CLOEXEC)
     backing = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
+        # Asking for a free number and taking it are two steps; in a rush everybody would be told the same one.
+        fcntl.flock(control, fcntl.LOCK_EX)
         for _ in range(64):
             name = f"/dev/loop{fcntl.ioctl(control, _LOOP_CTL_GET_FREE)}"
             device = os.open(name, os.O_RDWR | os.O_CLOEXEC)

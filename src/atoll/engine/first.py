@@ -50,7 +50,9 @@ def _report(control: socket.socket, error: BaseException) -> NoReturn:
 def environment(settings: Settings, job: dict[str, Any]) -> dict[str, str]:
     """The whole environment of a sandbox's processes: nothing of the host's."""
     prefix = os.path.dirname(settings.python)
-    path = _PATH if job["image"] or prefix in _PATH.split(":") else f"{prefix}:{_PATH}"
+    path = f"{layout.HOME_INSIDE}/.local/bin:{_PATH}"
+    if not job["image"] and prefix not in _PATH.split(":"):
+        path = f"{prefix}:{path}"
     return {
         "PATH": path,
         "HOME": layout.HOME_INSIDE,

@@ -51,7 +51,9 @@ class Midwife:
         """
         if uid := job["resume_uid"]:
             self._uid = uid
-        os.makedirs(self._box, mode=0o711, exist_ok=True)
+        # Not makedirs: a state directory that was removed stays removed.
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self._box, mode=0o711)
         self._clone(job)
         if self._group:
             self._group.make()
