@@ -205,18 +205,20 @@ def _tell_error(client: socket.socket, error: dict[str, str]) -> None:
         messages.send(client, {"error": error})
 
 
-def live(settings: Settings, sandbox: str, job: bytes, peer: int, *, closed: bool) -> NoReturn:
+def live(settings: Settings, sandbox: str, job: bytes, fds: list[int], *, closed: bool) -> NoReturn:
     """The whole life of a keeper process: the birth, the service, the end.
 
-    `job` is empty for a sandbox to be parked; `peer` is then the zygote, else whoever asked.
+    `job` is empty for a sandbox to be parked; `fds` is then the zygote, else who asked and a pipe to the zygote
+    whose end tells that the sandbox is made.
     """
     code = 1
     try:
         if job:
-            born, fds = _make(settings, sandbox, messages.decode(job), socket.socket(fileno=peer))
+            born, kept = _make(settings, sandbox, messages.decode(job), socket.socket(fileno=fds[0]))
+            os.close(fds[1])
         else:
-            born, fds = _adopt(settings, sandbox, peer, closed=closed)
-        _keep(settings, sandbox, born, fds)
+            born, kept = _adopt(settings, sandbox, fds[0], closed=closed)
+        _keep(settings, sandbox, born, kept)
         code = 0
     except BaseException:  # noqa: BLE001 - the log is the only place left to tell
         import traceback

@@ -30,28 +30,30 @@ def plant(settings: Settings) -> socket.socket:
     return ours
 
 
-def ask(stem: socket.socket, kind: bytes, sandbox: str, job: bytes, fd: int) -> None:
-    """Have a keeper forked. `fd` is its channel to the zygote, or its maker.
+def ask(stem: socket.socket, kind: bytes, sandbox: str, job: bytes, *fds: int) -> None:
+    """Have a keeper forked. `fds` is its channel to the zygote; or its maker, and what it closes when it is done.
 
     Raises:
         OSError: the stem is gone.
     """
-    socket.send_fds(stem, [kind + sandbox.encode() + job], [fd])
+    socket.send_fds(stem, [kind + sandbox.encode() + job], fds)
 
 
 def _grow(settings: Settings, zygote: socket.socket) -> NoReturn:
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     kernel.close_from(3, (zygote.fileno(),))
     receive = zygote.recvmsg
-    space = socket.CMSG_SPACE(4)
+    space = socket.CMSG_SPACE(8)
     size = messages.MAX_MESSAGE + _JOB
     while True:
         data, ancillary, _, _ = receive(size, space, socket.MSG_CMSG_CLOEXEC)
         if not data:
             os._exit(0)
-        fd = int.from_bytes(ancillary[0][2][:4], sys.byteorder)
+        raw = ancillary[0][2]
+        fds = [int.from_bytes(raw[i : i + 4], sys.byteorder) for i in range(0, len(raw), 4)]
         if kernel.clone(kernel.CLONE_PARENT) == 0:
             zygote.close()
             closed = data[:1] == PARK_CLOSED
-            keeper.live(settings, data[1:_JOB].decode(), data[_JOB:], fd, closed=closed)
-        os.close(fd)
+            keeper.live(settings, data[1:_JOB].decode(), data[_JOB:], fds, closed=closed)
+        for fd in fds:
+            os.close(fd)

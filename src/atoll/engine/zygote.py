@@ -28,6 +28,7 @@ PARKED_CLOSED, PARKED_OPEN = 4, 2
 # Refilling while requests still come in would only slow those down.
 _QUIET = 0.02
 _TURN = 30.0
+_PROCESSORS = os.cpu_count() or 1
 # A parked sandbox takes about 6 MB: a rush never makes the lots take more than a fortieth of the memory.
 _MOST_PARKED = max(4, min(64, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (256 << 20)))
 _READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
@@ -76,6 +77,8 @@ class Zygote:
         self._poll.register(self._stem.fileno(), _READABLE)
         self._clients: dict[int, socket.socket] = {}
         self._children = 0
+        # For each sandbox that is being made for somebody, a pipe that ends when it is.
+        self._made: dict[int, None] = {}
         self._last = time.monotonic()
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._poll.register(self._reader, _READABLE)
@@ -102,12 +105,16 @@ class Zygote:
                 for link in lot.shrink():
                     self._poll.unregister(link.fileno())
                     link.close()
-            if lot.lacks(now):
+            if self._may_park(lot, now):
                 self._park(lot)
+
+    def _may_park(self, lot: Lot, now: float) -> bool:
+        """Not while somebody waits for a sandbox, and no more at a time than there are processors."""
+        return not self._made and len(lot.starting) < _PROCESSORS and lot.lacks(now)
 
     def _wait(self) -> float:
         now = time.monotonic()
-        if any(lot.lacks(now) for lot in self._lots):
+        if any(self._may_park(lot, now) for lot in self._lots):
             return 0.0 if now - self._last > _QUIET else _QUIET
         return _TURN
 
@@ -129,6 +136,10 @@ class Zygote:
             raise SystemExit(1)
         elif fd in self._clients:
             self._request(self._clients[fd])
+        elif fd in self._made:
+            self._made.pop(fd)
+            self._poll.unregister(fd)
+            os.close(fd)
         else:
             self._hear_of_parked(fd)
 
@@ -179,8 +190,12 @@ class Zygote:
             if self._hand_over(lot, job, client):
                 return
         self._children += 1
+        reader, writer = os.pipe2(os.O_CLOEXEC)
         sandbox = job["resume"] or new_id()
-        stem.ask(self._stem, stem.MAKE, sandbox, messages.encode(job), client.fileno())
+        stem.ask(self._stem, stem.MAKE, sandbox, messages.encode(job), client.fileno(), writer)
+        os.close(writer)
+        self._made[reader] = None
+        self._poll.register(reader, _READABLE)
 
     def _hand_over(self, lot: Lot, job: dict[str, Any], client: socket.socket) -> bool:
         while lot.parked:
