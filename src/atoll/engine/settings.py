@@ -11,7 +11,7 @@ from .layout import Layout
 # Host ids of sandbox users when root makes them: far from people, services, containers and subuids.
 FIRST_UID = 1_900_000_000
 
-_PREFIX, _ALPHABET = "sb-", "abcdefghjkmnpqrstuvwxyz23456789"
+ID_PREFIX, _ALPHABET = "sb-", "abcdefghjkmnpqrstuvwxyz23456789"
 ID_LENGTH = 15
 
 
@@ -46,5 +46,5 @@ def started_at(pid: int) -> int:
 
 def new_id() -> str:
     """A name that nobody can guess and everybody can type."""
-    letters = (_ALPHABET[byte % len(_ALPHABET)] for byte in os.urandom(ID_LENGTH - len(_PREFIX)))
-    return _PREFIX + "".join(letters)
+    letters = (_ALPHABET[byte % len(_ALPHABET)] for byte in os.urandom(ID_LENGTH - len(ID_PREFIX)))
+    return ID_PREFIX + "".join(letters)

@@ -14,7 +14,7 @@ import time
 from . import cgroups, messages
 from .layout import Layout
 from .removal import remove_tree
-from .settings import Settings, started_at
+from .settings import ID_PREFIX, Settings, started_at
 
 # How every process of the engine is called; no other pid is ever killed.
 _COMMAND = b"exec(open(0).read())"
@@ -77,7 +77,9 @@ def forget(sandbox: str, box: str) -> None:
 def sweep(settings: Settings) -> None:
     """Remove every sandbox that nobody keeps."""
     places = settings.layout
-    for name in sorted(os.listdir(places.boxes)):
+    # A keeper killed before it had a box leaves its socket.
+    sockets = [name for name in os.listdir(places.run) if name.startswith(ID_PREFIX)]
+    for name in sorted({*os.listdir(places.boxes), *sockets}):
         sandbox = name.split(".removing.")[0]
         if is_alive(places, sandbox) or kept_until(places, sandbox) > time.time():
             continue
