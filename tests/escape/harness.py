@@ -103,13 +103,17 @@ class Box:
 class Maker:
     """Makes sandboxes as one user, from a process of its own, in a state directory of its own."""
 
-    def __init__(self, name, uid, devices=()):
-        """`devices` are paths of device nodes with their numbers, which only this maker sees, and may open."""
+    def __init__(self, name, uid, devices=(), state="state"):
+        """`devices` are paths of device nodes with their numbers, which only this maker sees, and may open.
+
+        `state` is where the state directory is, below the home.
+        """
         self.name = name
         self.uid = uid
         self.top = tempfile.mkdtemp(prefix=f"at-{name}-", dir="/tmp")
         os.chmod(self.top, 0o755)
         self.home = f"{self.top}/home"
+        self.state = f"{self.home}/{state}"
         os.mkdir(self.home, 0o700)
         if uid != os.getuid():
             os.chown(self.home, uid, uid)
@@ -129,17 +133,13 @@ class Maker:
         if self.uid != os.getuid():
             places = {name: self._share(name, path) for name, path in places.items()}
         python = f"{places['python']}/bin/python{sys.version_info.major}.{sys.version_info.minor}"
-        self.prefix = places["python"]
+        self.prefix, self.source = places["python"], places["source"]
         env = {"PATH": "/usr/bin:/bin", "HOME": self.home, "ATOLL_HOME": self.state, "PYTHONPATH": places["source"],
                "PYTHONDONTWRITEBYTECODE": "1", "ATOLL_TEST_SECRET": "secret-of-the-maker"}  # fmt: skip
         return subprocess.Popen(
             [python, "-S", f"{places['tests']}/worker.py"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             text=True, cwd="/", preexec_fn=self._become,  # noqa: PLW1509  # it takes no lock
         )  # fmt: skip
-
-    @property
-    def state(self):
-        return f"{self.home}/state"
 
     def _make_device(self, path, number):
         node = f"{self.top}/{os.path.basename(path)}"

@@ -98,6 +98,15 @@ def zygote():
         return struct.unpack("iII", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
 
 
+def shut_down():
+    """End the zygote; the next request starts another, which sweeps."""
+    launch.shut_down(state_dir())
+
+
+def change_directory(path):
+    os.chdir(path)
+
+
 def end():
     """Leave nothing: no sandbox, no zygote."""
     for box in _boxes.values():
@@ -105,9 +114,10 @@ def end():
     launch.shut_down(state_dir())
 
 
-_OPERATIONS = {
-    f.__name__: f for f in (create, connect, method, listing, outside, start_zygote, ask_keeper, zygote, end)
-}
+_FUNCTIONS = (
+    create, connect, method, listing, outside, start_zygote, ask_keeper, zygote, shut_down, change_directory, end,
+)  # fmt: skip
+_OPERATIONS = {function.__name__: function for function in _FUNCTIONS}
 
 
 def _answer(request):

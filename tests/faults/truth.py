@@ -28,8 +28,9 @@ def sockets(maker):
 def check(maker, living=()):
     """The listing tells the truth, those that live answer, and nothing is left of the others.
 
-    A new sandbox is made and destroyed first: that starts a zygote, which sweeps.
+    A new zygote is started first, for it sweeps.
     """
+    maker.call("shut_down")
     maker.create().destroy()
     maker.list()
     listed = {info["id"]: info["status"] for info in maker.list()}
