@@ -17,6 +17,7 @@ import sys
 import time
 from typing import Any
 
+from ..guest.contextprocess import find_own_modules
 from . import cgroups, disk, jobs, kernel, landlock, layout, messages, rootfs, seccomp, stem, sweep
 from .rehearsal import rehearse
 from .settings import Settings, new_id
@@ -341,6 +342,9 @@ def main(home: str, tag: str, ready: int) -> None:
         raise SystemExit(1) from error
     sweep.sweep(settings)
     rehearse(settings)
+    # Each context forgets where modules were found; done here, that is not done again in each.
+    sys.path_importer_cache.clear()
+    find_own_modules()
     gc.collect()
     gc.freeze()
     gc.disable()

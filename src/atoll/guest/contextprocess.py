@@ -13,13 +13,14 @@ import sys
 import time
 import traceback
 from mmap import mmap
-from typing import NamedTuple, NoReturn, Tuple
+from typing import List, NamedTuple, NoReturn, Tuple
 
 from . import cells
 from .cellstreams import Wire
 from .config import Config
 
 _PR_SET_DUMPABLE = 4
+_prctl = ctypes.CDLL(None).prctl
 
 _BROKEN = 70
 _PACKAGE = __name__.partition(".")[0]
@@ -56,7 +57,7 @@ def become_context(config: Config, ends: Ends) -> NoReturn:
 
 def _own_its_proc() -> None:
     """The guest hides its memory from the code that it runs; a context may look at its own in /proc."""
-    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+    _prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
 def reset_signals() -> None:
@@ -100,14 +101,20 @@ def _set_interpreter(config: Config) -> None:
     for name in ("exit", "quit"):
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D"))
     builtins.help = _sitebuiltins._Helper()  # noqa: SLF001  # as `site` does, which may not be loaded
-    for name in [name for name in sys.modules if name.partition(".")[0] == _PACKAGE]:
+    for name in _own_modules or find_own_modules():
         del sys.modules[name]  # a cell that imports it wants the one that its sandbox has, if any
-    gc.freeze()  # what came from the guest is not the cell's to collect, and stays shared
     # What came from the guest is never garbage here; collecting would only copy its pages.
-    for name in [name for name in sys.modules if name.partition(".")[0] == _PACKAGE]:
-        del sys.modules[name]  # a cell that imports it wants the one that its sandbox has, if any
     gc.freeze()
     gc.enable()
+
+
+_own_modules: List[str] = []
+
+
+def find_own_modules() -> List[str]:
+    """The guest's own modules. Found out once, before anything is forked, that is not done again in each fork."""
+    _own_modules[:] = [name for name in sys.modules if name.partition(".")[0] == _PACKAGE]
+    return _own_modules
 
 
 def _no_input(_prompt: object = "") -> NoReturn:
