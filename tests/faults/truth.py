@@ -37,10 +37,10 @@ def check(maker, living=()):
     assert listed == {box.id: "running" for box in living}
     for box in living:
         assert box.run("echo alive")["stdout"] == "alive\n"
-    eventually(lambda: _is_tidy(maker, {box.id for box in living}), "every box has a keeper and every keeper a box")
+    eventually(lambda: is_tidy(maker, {box.id for box in living}), "every box has a keeper and every keeper a box")
 
 
-def _is_tidy(maker, living):
+def is_tidy(maker, living):
     """Whether what is on disk is what lives or waits for a user, and nothing else."""
     names = boxes(maker)
     return (
