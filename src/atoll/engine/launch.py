@@ -96,9 +96,16 @@ def _spawn(home: str, places: Layout) -> None:
                 os.close(fd)
     if answer != b"ok":
         reason = answer.decode(errors="replace") or f"see {places.run}/zygote.log"
-        raise WallUnavailable(
-            f"The jail cannot be built on this host: {reason}.", hint="Run `atoll doctor` to see what is missing."
-        )
+        raise WallUnavailable(f"The jail cannot be built on this host: {reason}.", hint=_fix(reason))
+
+
+def _fix(reason: str) -> str:
+    """What to do about it."""
+    if "unshare" in reason:
+        from .probe import namespace_fix
+
+        return namespace_fix()
+    return "Run `atoll doctor` to see what is missing."
 
 
 def _read_all(reader: int) -> bytes:
