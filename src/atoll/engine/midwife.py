@@ -21,11 +21,10 @@ from typing import Any, NoReturn
 
 from . import cgroups, disk, first, jail, jobs, kernel, layout, limits, messages, rootfs
 from .idmap import mapped_source
-from .settings import FIRST_UID, BirthFailed, Settings, started_at
+from .settings import FIRST_UID, UIDS, BirthFailed, Settings, started_at
 
 Delivery = tuple[dict[str, Any], list[int]]
 
-_UIDS = 1 << 22
 _BIRTH_TIMEOUT = 20.0
 
 
@@ -35,7 +34,7 @@ class Midwife:
         self._keeper = keeper
         self._id = sandbox
         self._box = settings.layout.box(sandbox)
-        self._uid = os.getuid() if settings.rootless else FIRST_UID + keeper % _UIDS
+        self._uid = os.getuid() if settings.rootless else FIRST_UID + keeper % UIDS
         self._group = cgroups.Group(settings.hierarchy, sandbox) if settings.hierarchy else None
         self._listener = messages.listen(settings.layout.socket(sandbox))
         self._pid = 0

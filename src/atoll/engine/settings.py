@@ -10,6 +10,7 @@ from .layout import Layout
 
 # Host ids of sandbox users when root makes them: far from people, services, containers and subuids.
 FIRST_UID = 1_900_000_000
+UIDS = 1 << 22
 
 ID_PREFIX, _ALPHABET = "sb-", "abcdefghjkmnpqrstuvwxyz23456789"
 ID_LENGTH = 15

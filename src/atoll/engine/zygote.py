@@ -20,7 +20,7 @@ from typing import Any
 from ..guest.contextprocess import find_own_modules
 from . import cgroups, disk, jobs, kernel, landlock, layout, messages, rootfs, seccomp, stem, sweep
 from .rehearsal import rehearse
-from .settings import Settings, new_id
+from .settings import FIRST_UID, UIDS, Settings, new_id
 
 IDLE_SECONDS = 300.0
 # Enough for the next few requests of each kind; a burst larger than this forks on demand. A closed one is
@@ -253,6 +253,13 @@ class Zygote:
                     sweep.sweep(self._settings)
 
 
+def _has_ids() -> bool:
+    """Whether the ids of root's sandboxes exist here. The root of most containers without privilege has a few only."""
+    with open("/proc/self/uid_map", encoding="ascii") as file:
+        ranges = [tuple(map(int, line.split())) for line in file]
+    return any(start <= FIRST_UID and start + count >= FIRST_UID + UIDS for start, _, count in ranges)
+
+
 def _private_mounts(rootless: bool) -> None:
     """A mount namespace of our own for the template; mounts that the host makes later still arrive."""
     if rootless:
@@ -296,7 +303,7 @@ def prepare(home: str, tag: str) -> Settings:
         OSError: the host refuses a namespace or a mount.
     """
     places = layout.Layout(home)
-    rootless = os.geteuid() != 0
+    rootless = os.geteuid() != 0 or not _has_ids()
     hierarchy = cgroups.find()
     _leave_callers_group(hierarchy)
     _private_mounts(rootless)
