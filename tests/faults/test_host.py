@@ -4,6 +4,7 @@ import os
 
 import pytest
 from tests.escape.harness import SOURCE, Refused, eventually
+from tests.escape.prelude import libc
 from tests.faults import truth
 
 from atoll.engine import launch, probe, seccomp
@@ -79,41 +80,58 @@ except AtollError as error:
     with maker.create(source=SOURCE) as box:
         said = box.run(["python3", "-S", "-"], stdin=script, timeout=40)
         assert said["stdout"].startswith("WallUnavailable"), said
-        assert "Operation not permitted" in said["stdout"]
-        assert "doctor" in said["stdout"] or "unshare" in said["stdout"]
+        assert "unshare: Operation not permitted" in said["stdout"]
+        # The switch that keeps user namespaces out of a sandbox is the one that it sees.
+        assert "max_user_namespaces" in said["stdout"]
         assert box.run("ps aux | grep -c '[e]xec(open' || true")["exit_code"] == 0
 
 
-def test_a_user_without_user_namespaces_is_told_what_to_do(maker):
-    """By the kernel's own switch, in a user namespace that may have no more of them."""
+def in_user_namespace(source, python_path, uid, more):
+    """Run Python as `uid` of a user namespace of one's own, which may have `more` of them below it."""
+    import subprocess
+    import sys
 
-    def inside(source, python_path):
-        uid, gid = os.getuid(), os.getgid()
-        assert libc.unshare(0x10000000) == 0  # noqa: F821
-        for name, text in (("setgroups", "deny"), ("uid_map", f"1000 {uid} 1"), ("gid_map", f"1000 {gid} 1")):
-            with open(f"/proc/self/{name}", "w") as file:
-                file.write(text)
+    maps = [("setgroups", "deny"), ("uid_map", f"{uid} {os.getuid()} 1"), ("gid_map", f"{uid} {os.getgid()} 1")]
+    assert libc.unshare(0x10000000) == 0
+    for name, text in maps:
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+    if not more:
         with open("/proc/sys/user/max_user_namespaces", "w") as file:
             file.write("0")
-        import subprocess
-        import sys
+    env = {"PYTHONPATH": python_path, "PYTHONDONTWRITEBYTECODE": "1"}
+    argv = [sys.executable, "-S", "-c", source]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=env)
+    return done.stdout + done.stderr
 
-        done = subprocess.run([sys.executable, "-S", "-c", source], capture_output=True, text=True, check=False,
-                              env={"PYTHONPATH": python_path, "PYTHONDONTWRITEBYTECODE": "1"})  # fmt: skip
-        return done.stdout + done.stderr
 
-    home = f"{maker.home}/without"
+def script_that_creates(maker):
+    home = f"{maker.home}/inside"
     os.mkdir(home, 0o700)
     os.chown(home, maker.uid, maker.uid)
-    script = (
+    return (
         f"import os; os.environ['ATOLL_HOME'] = {home!r}\n"
         "from atoll import Sandbox\n"
-        "try:\n    Sandbox.create()\n"
-        "except Exception as error:\n    print(type(error).__name__, error)\n"
+        "from atoll.engine import launch\n"
+        "try:\n"
+        "    with Sandbox.create() as box:\n"
+        "        print(box.run('id -u; grep CapEff /proc/self/status').stdout)\n"
+        "except Exception as error:\n"
+        "    print(type(error).__name__, error)\n"
+        f"launch.shut_down({home!r})\n"
     )
-    said = maker.try_outside(inside, script, maker.source)
+
+
+def test_a_user_without_user_namespaces_is_told_what_to_do(maker):
+    said = maker.try_outside(in_user_namespace, script_that_creates(maker), maker.source, 1000, False)
     assert said.startswith("WallUnavailable"), said
-    assert "max_user_namespaces" in said or "doctor" in said
+    assert "sysctl user.max_user_namespaces" in said
+
+
+def test_the_root_of_a_user_namespace_makes_sandboxes_as_a_user_does(maker):
+    """As in a container without privilege: its root has one id, and those of root's sandboxes do not exist."""
+    said = maker.try_outside(in_user_namespace, script_that_creates(maker), maker.source, 0, True)
+    assert said.split()[:3] == ["1000", "CapEff:", "0000000000000000"], said
 
 
 def test_the_zygote_takes_nothing_from_the_callers_directory(maker):
