@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, TypeAlias
 from ..errors import FileError, FileMissing, InvalidInput, NotDirectory, ProtocolError
 from ..policy.paths import check_path, host_path
 from ..policy.sizes import parse_size
-from ..policy.text import shown
+from ..policy.text import short, shown
 from ..types import FileInfo, Match, Transfer
 from ..wire.frames import DATA, EVENT, STDOUT, Frame
 from . import answers
@@ -29,13 +29,16 @@ _MAX_EVENTS = 32 << 20
 
 
 class Entries(builtins.list[FileInfo]):
-    """A list of `FileInfo`. `skipped` counts directories below that may not be read."""
+    """A list of `FileInfo`. `skipped` counts directories below that may not be read, or lie too deep."""
 
     skipped: int = 0
 
 
 class Matches(builtins.list[Match]):
-    """A list of `Match`. `truncated` says that there are more than `limit`, `skipped` counts what may not be read."""
+    """A list of `Match`. `truncated` says that there are more than `limit`.
+
+    `skipped` counts what may not be read, and directories that lie too deep.
+    """
 
     truncated: bool = False
     skipped: int = 0
@@ -59,7 +62,7 @@ class AsyncFiles:
         except UnicodeDecodeError as error:
             name = os.fspath(path)
             raise FileError(
-                f"{name} is not UTF-8 text (byte {error.start}); use read_bytes.", errno=errno.EILSEQ, path=name
+                f"{short(name)} is not UTF-8 text (byte {error.start}); use read_bytes.", errno=errno.EILSEQ, path=name
             ) from None
 
     async def read_bytes(
@@ -81,7 +84,7 @@ class AsyncFiles:
                 content += frame.payload
                 if len(content) > most:
                     raise FileError(
-                        f"{name} has more than {most} bytes; use download, or a larger max_size.",
+                        f"{short(name)} has more than {most} bytes; use download, or a larger max_size.",
                         errno=errno.EFBIG,
                         path=name,
                     )
@@ -262,7 +265,7 @@ def _open_local(path: str) -> BinaryIO:
         raise refused(error, path) from error
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise FileError(f"{path} is no file that can be read to an end.", errno=errno.EINVAL, path=path)
+        raise FileError(f"{short(path)} is no file that can be read to an end.", errno=errno.EINVAL, path=path)
     return file
 
 

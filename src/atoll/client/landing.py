@@ -11,6 +11,7 @@ import errno
 import os
 
 from ..errors import FileError, ProtocolError, file_error
+from ..policy.text import short
 from ..types import Transfer
 from ..wire.tree import DIRECTORY, FILE, BadTree, Entry, Reader
 
@@ -167,4 +168,4 @@ class Landing:
 
     def _refused(self, error: OSError) -> FileError:
         path = f"{self._name}/{self._entry.path}"
-        return file_error(error.errno or errno.EIO, f"{error.strerror}: {path}", path)
+        return file_error(error.errno or errno.EIO, f"{error.strerror}: {short(path)}", path)

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from ..errors import ProtocolError, TimedOut, from_wire
 from ..wire import frames
-from ..wire.frames import CALL, CREDIT, DATA, DATA_SIZE, END, EOF, EVENT, STDERR, STDIN, STDOUT, WINDOW, Frame
+from ..wire.frames import CALL, CREDIT, DATA, DATA_SIZE, END, EOF, EVENT, HEADER, STDERR, STDIN, STDOUT, WINDOW, Frame
 from .link import Broken, Link, Silent
 
 _HALF = WINDOW // 2
@@ -77,11 +77,7 @@ class Operation:
         if self.ended:
             return
         if kind in (DATA, EVENT):
-            self._allowance -= len(frame.payload)
-            if self._allowance < 0:
-                raise ProtocolError("The guest sent more than it was allowed to.")
-            if kind == DATA and (frame.stream not in (STDOUT, STDERR) or not frame.payload):
-                raise ProtocolError("The guest sent data that belongs to no stream.")
+            self._charge(frame)
         elif kind == CREDIT:
             self._more_credit(frame.credit())
             return
@@ -94,6 +90,16 @@ class Operation:
             raise ProtocolError(f"The guest sent a frame of kind {kind}, which only a client sends.")
         self.ended = kind == END
         self._frames.append(frame)
+
+    def _charge(self, frame: Frame) -> None:
+        """Headers count too: what waits here in tiny frames costs memory by their number, not by their content."""
+        self._allowance -= HEADER.size + len(frame.payload)
+        if self._allowance < 0:
+            raise ProtocolError("The guest sent more than it was allowed to.")
+        if not frame.payload:
+            raise ProtocolError("The guest sent a frame that says nothing.")
+        if frame.kind == DATA and frame.stream not in (STDOUT, STDERR):
+            raise ProtocolError("The guest sent data that belongs to no stream.")
 
     def _more_credit(self, count: int) -> None:
         self.credit += count
@@ -113,7 +119,7 @@ class Operation:
             await self._guarded(self._until(self._readable, timeout))
         frame = self._frames.popleft()
         if frame.kind != END:
-            self._owed += len(frame.payload)
+            self._owed += HEADER.size + len(frame.payload)
             if self._owed >= _HALF and not self.ended:
                 await self._refill()
         return frame

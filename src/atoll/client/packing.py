@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator
 
 from ..errors import FileError, file_error
+from ..policy.text import short
 from ..types import Transfer
 from ..wire.tree import DIRECTORY, FILE, SYMLINK, Entry, Writer
 
@@ -39,7 +40,8 @@ class Packing:
                     status = os.lstat(f"{self._root}/{path}")
                     yield from self._entry(path, status)
                 except ValueError as error:
-                    raise FileError(f"{self._root}/{path} cannot be sent: {error}.", path=path) from error
+                    shown = short(f"{self._root}/{path}")
+                    raise FileError(f"{shown} cannot be sent: {error}.", path=path) from error
                 except OSError as error:
                     raise _refused(error, f"{self._root}/{path}") from error
                 if stat.S_ISDIR(status.st_mode):
@@ -76,7 +78,7 @@ class Packing:
             while left:
                 piece = file.read(min(left, _PIECE))
                 if not piece:
-                    raise FileError(f"{full} became shorter while it was read.", path=full)
+                    raise FileError(f"{short(full)} became shorter while it was read.", path=full)
                 left -= len(piece)
                 yield self._writer.data(piece)
         self._counts[FILE] += 1
@@ -86,4 +88,4 @@ class Packing:
 def _refused(error: OSError, path: str) -> FileError:
     if isinstance(error, FileError):
         return error
-    return file_error(error.errno or 0, f"{error.strerror}: {path}", path)
+    return file_error(error.errno or 0, f"{error.strerror}: {short(path)}", path)

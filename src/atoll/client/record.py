@@ -11,6 +11,8 @@ from ..store import Row, Store
 from ..types import Handle, Info, Metrics, Status
 
 DESTROYED = "it was destroyed"
+# How long one waits for somebody else who resumes the same sandbox, in seconds.
+_RESUMING = 60.0
 
 
 class Record:
@@ -97,6 +99,21 @@ class Record:
             await self._restart()
 
     async def _restart(self) -> None:
+        """Start it; of many callers at once one does, and the others find it running."""
+        deadline = time.monotonic() + _RESUMING
+        while self.info.status == "stopped":
+            try:
+                await self._start_again()
+            except Busy:
+                if time.monotonic() > deadline:
+                    raise
+                await self.driver.io.sleep(0.01)
+                await self._check_there()
+                row = self._row()
+                if row is not None and row.handle is not None:
+                    self.handle = row.handle
+
+    async def _start_again(self) -> None:
         def register(handle: Handle) -> None:
             self._store.set_handle(self.id, handle)
             self.handle = handle

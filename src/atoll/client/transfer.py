@@ -9,6 +9,7 @@ from typing import Protocol
 
 from ..errors import FileError, file_error
 from ..io import IO
+from ..policy.text import short
 from ..types import FileInfo, Transfer
 from ..wire.frames import DATA, DATA_SIZE, STDOUT
 from .answers import Answer, integer
@@ -105,7 +106,9 @@ class TreePlace:
         try:
             if os.path.lexists(local):
                 if not overwrite and os.listdir(local):
-                    raise file_error(errno.EEXIST, f"{local} is not empty; overwrite=True writes into it.", local)
+                    raise file_error(
+                        errno.EEXIST, f"{short(local)} is not empty; overwrite=True writes into it.", local
+                    )
                 self.fd = os.open(local, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             else:
                 self._made = beside(local)
@@ -141,7 +144,9 @@ class FilePlace:
         self._made: str | None = beside(local)
         try:
             if os.path.isdir(local):
-                raise file_error(errno.EISDIR, f"{local} is a directory; name the file that is to be written.", local)
+                raise file_error(
+                    errno.EISDIR, f"{short(local)} is a directory; name the file that is to be written.", local
+                )
             self._fd = os.open(self._made, _NEW_FILE, found.mode & 0o777 | 0o600)
         except OSError as error:
             raise refused(error, local) from error
@@ -149,7 +154,7 @@ class FilePlace:
     def take(self, content: bytes) -> None:
         self.size += len(content)
         if self.size > self._max_size:
-            raise FileError(f"The file is larger than max_size; {self._local} is as it was.", errno=errno.EFBIG)
+            raise FileError(f"The file is larger than max_size; {short(self._local)} is as it was.", errno=errno.EFBIG)
         view = memoryview(content)
         try:
             while view:
@@ -181,4 +186,4 @@ def refused(error: Exception, path: str) -> FileError:
     if isinstance(error, FileError):
         return error
     number = error.errno if isinstance(error, OSError) and error.errno else errno.EIO
-    return file_error(number, f"{os.strerror(number)}: {path}", path)
+    return file_error(number, f"{os.strerror(number)}: {short(path)}", path)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..driver import Driver, Register
 from ..engine import launch, messages
-from ..engine.layout import Layout
+from ..engine.layout import HOME_INSIDE, OLD_ROOT, Layout
 from ..errors import (
     AtollError,
     Busy,
@@ -28,6 +28,9 @@ from ..io import Stream
 from ..types import Capability, Handle, Info, Layer, Metrics, Spec, Status
 
 _ANSWER_TIMEOUT = 60.0
+_NOT_A_WORKDIR = frozenset(
+    ("bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "sys", "tmp", "usr", ".python")
+) | {OLD_ROOT[1:]}
 _TRIES = 3
 _ERRORS: dict[str, type[AtollError]] = {
     "unsupported": Unsupported,
@@ -215,7 +218,8 @@ def _sweep(handle: Handle) -> None:
 
 def _job(spec: Spec, resume: Handle | None, home: str) -> dict[str, Any]:
     """What the keeper needs to know, with every path looked at."""
-    source = _directory(spec.source, "source") if spec.source else None
+    source = _source(spec.source, home) if spec.source else None
+    _check_workdir(spec.workdir)
     image = None
     if spec.image:
         from ..engine.images import unpacked
@@ -239,8 +243,25 @@ def _job(spec: Spec, resume: Handle | None, home: str) -> dict[str, Any]:
     }
 
 
-def _directory(path: str, what: str) -> str:
+def _source(path: str, home: str) -> str:
+    """The real path of a source tree, which must not show the sandbox what atoll keeps of others."""
     real = os.path.realpath(path)
     if not os.path.isdir(real):
-        raise InvalidInput(f"{what}={path!r} is not a directory.")
+        raise InvalidInput(f"source={path!r} is not a directory.")
+    state = os.path.realpath(home)
+    if os.path.commonpath((real, state)) in (real, state):
+        raise InvalidInput(
+            f"source={path!r} and atoll's state directory {state} lie in one another: the sandbox would see the files "
+            "of other sandboxes. Give a narrower source, or set ATOLL_HOME to a directory elsewhere."
+        )
     return real
+
+
+def _check_workdir(workdir: str) -> None:
+    first = workdir.split("/")[1]
+    below_ours = any(workdir.startswith(f"{place}/") for place in (HOME_INSIDE, "/home", "/root"))
+    if first in _NOT_A_WORKDIR or (below_ours and workdir != HOME_INSIDE):
+        raise InvalidInput(
+            f"workdir={workdir!r} lies in a place that the sandbox's system needs; choose one like /workspace, /app "
+            f"or {HOME_INSIDE}."
+        )

@@ -15,6 +15,7 @@ from collections.abc import Callable
 _V1_AT_BIRTH = ("memory", "pids")
 _V1_ON_DEMAND = ("cpu", "freezer")
 _CPU_PERIOD = 100_000
+_TCP_BUFFERS = 64 << 20
 _ROOT = "/sys/fs/cgroup"
 _PARENT = "atoll"
 
@@ -118,6 +119,10 @@ class Group:
         for controller in _V1_AT_BIRTH:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(self._path(controller))
+        if self._hierarchy.version == 1:
+            # Without a limit of its own, what sits in the buffers of TCP is not counted at all.
+            with contextlib.suppress(FileNotFoundError):
+                write(f"{self._path('memory')}/memory.kmem.tcp.limit_in_bytes", str(_TCP_BUFFERS))
 
     def add(self, pid: int) -> None:
         """Move a process in. What it forks from now on is in too."""

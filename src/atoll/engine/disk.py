@@ -18,7 +18,7 @@ _SHUTDOWN, _NO_FLUSH = 0x8004587D, 2
 _LOOP_MAJOR = 7
 _CONFIG_SIZE = 304
 _FLAGS_OFFSET = 8 + 52
-SMALLEST = 1 << 20
+SMALLEST, LARGEST = 1 << 20, 8 << 40
 
 
 def available() -> bool:
@@ -36,8 +36,8 @@ def prepare(directory: str, size: int) -> str:
     Raises:
         BirthFailed: mkfs.ext4 is missing or refuses the size.
     """
-    if size < SMALLEST:
-        raise BirthFailed(f"A disk limit of {size} bytes is too small; give at least 1M.", "invalid_input")
+    if not SMALLEST <= size <= LARGEST:
+        raise BirthFailed(f"A disk limit of {size} bytes cannot be made; give 1M to 8T.", "invalid_input")
     # Not makedirs: a state directory that was removed stays removed.
     with contextlib.suppress(FileExistsError):
         os.mkdir(directory, mode=0o700)

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from ..guest.config import Config
 from ..guest.server import Server
-from . import jail, kernel, layout, messages
+from . import jail, kernel, layout, messages, rootfs
 from .settings import Settings
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -66,11 +66,13 @@ def environment(settings: Settings, job: dict[str, Any]) -> dict[str, str]:
 
 
 def _config(settings: Settings, job: dict[str, Any]) -> Config:
+    library = rootfs.IMAGE_LIBRARY
+    in_image = [library, f"{library}/lib-dynload", f"{library}/site-packages"]
     return Config(
         workdir=job["workdir"],
         env=environment(settings, job),
         root="/",
         home=layout.HOME_INSIDE,
-        python=settings.python,
-        python_path=list(settings.python_path),
+        python="" if job["image"] else settings.python,
+        python_path=in_image if job["image"] else list(settings.python_path),
     )

@@ -64,7 +64,12 @@ def _cached(path: str, home: str) -> str:
 
 
 def _unpack(archive: str, target: str) -> None:
+    # All of them now: the unpacker may not be able to read this Python's library.
+    import bz2  # noqa: F401
+    import gzip  # noqa: F401
+    import lzma  # noqa: F401
     import tarfile
+    import zlib  # noqa: F401
 
     abi = landlock.version()
     if abi == 0:
@@ -97,7 +102,7 @@ def _unpack(archive: str, target: str) -> None:
                 os._exit(1)
     os.close(writer)
     with open(reader, "rb") as pipe:
-        said = pipe.read().decode(errors="replace")
+        said = " ".join(pipe.read().decode(errors="replace").split())
     if os.waitpid(pid, 0)[1] != 0:
         raise InvalidInput(f"The image archive {archive} cannot be unpacked: {said or 'the unpacker died'}.")
 

@@ -21,8 +21,15 @@ NAMESPACES = kernel.CLONE_NEWNS | kernel.CLONE_NEWPID | kernel.CLONE_NEWIPC | ke
 _NOSUID_NODEV = kernel.MS_NOSUID | kernel.MS_NODEV
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 _OPEN_FILES = 4096
+# Terminals, inotify instances and the like are counted for the whole host: no sandbox may take them all.
+_TERMINALS = 64
+_OF_THE_USER = (("max_user_namespaces", 0), ("max_inotify_instances", 64), ("max_inotify_watches", 65536))
 # The names of the host user's keys: no namespace hides them from a sandbox of the same user.
-_HIDDEN = ("/proc/keys", "/proc/key-users")
+# And what tells of the host's boot, disks and drivers, and of how many other sandboxes there are.
+_HIDDEN = tuple(
+    f"/proc/{name}"
+    for name in ("keys", "key-users", "cmdline", "partitions", "diskstats", "config.gz", "interrupts", "timer_list")
+)
 
 
 def enter(root: str, *, locked: bool) -> None:
@@ -40,7 +47,11 @@ def enter(root: str, *, locked: bool) -> None:
     kernel.pivot_root(".", layout.OLD_ROOT[1:])
     os.chdir("/")
     kernel.mount(
-        "devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620"
+        "devpts",
+        "/dev/pts",
+        "devpts",
+        kernel.MS_NOSUID | kernel.MS_NOEXEC,
+        f"newinstance,ptmxmode=0666,mode=0620,max={_TERMINALS}",
     )
 
 
@@ -127,7 +138,8 @@ def _escape(path: str) -> str:
 
 def set_rlimits(limits: dict[str, int]) -> None:
     """Per-process limits: always no core files; the rest as the keeper says."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # One byte, not none: a core file never fits, and only this keeps the kernel from a host's crash reporter.
+    resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
     resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
     names = {"as": resource.RLIMIT_AS, "nproc": resource.RLIMIT_NPROC, "fsize": resource.RLIMIT_FSIZE}
     for name, value in limits.items():
@@ -173,7 +185,8 @@ def close(job: dict[str, Any], filter_code: bytes, *, uid: int, rootless: bool, 
         kernel.unshare(kernel.CLONE_NEWUSER)
         _map_ids(uid)
     # The filter refuses new user namespaces too; this one does not depend on it.
-    _write("/proc/sys/user/max_user_namespaces", "0")
+    for name, most in _OF_THE_USER:
+        _write(f"/proc/sys/user/{name}", str(most))
     # Set again: a change of ids clears it.
     kernel.prctl(kernel.PR_SET_PDEATHSIG, 9)
     kernel.drop_capabilities()

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from . import cgroups, disk, messages, midwife, sweep, usage
+from .claim import claim
 from .settings import BirthFailed, Settings
 from .watchdog import Watchdog
 
@@ -229,10 +230,14 @@ def live(settings: Settings, sandbox: str, job: bytes, fds: list[int], *, closed
 
 
 def _make(settings: Settings, sandbox: str, job: dict[str, Any], maker: socket.socket) -> midwife.Delivery:
+    mine = not job["resume"]
     try:
+        if not mine:
+            claim(settings.layout, sandbox)
+            mine = True
         return midwife.make(settings, sandbox, job, maker)
     except (BirthFailed, OSError) as error:
-        return {"failed": midwife.failure(error)}, [maker.detach()]
+        return {"failed": midwife.failure(error), "mine": mine}, [maker.detach()]
 
 
 def _adopt(settings: Settings, sandbox: str, zygote: int, *, closed: bool) -> midwife.Delivery:
@@ -256,11 +261,8 @@ def _adopt(settings: Settings, sandbox: str, zygote: int, *, closed: bool) -> mi
 def _keep(settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int]) -> None:
     if "first" not in born:
         _end_children()
-        if sweep.kept_until(settings.layout, sandbox):
-            # It was to be resumed; it stays as it was.
-            _release(settings, sandbox)
-        else:
-            _remove(settings, sandbox)
+        if born.get("mine", True):
+            _undo(settings, sandbox)
         if fds:
             _tell_error(socket.socket(fileno=fds[0]), born["failed"])
         return
@@ -287,6 +289,14 @@ def _end_children() -> None:
     with contextlib.suppress(ChildProcessError):
         while True:
             os.wait()
+
+
+def _undo(settings: Settings, sandbox: str) -> None:
+    """After a birth that failed. What was to be resumed stays as it was."""
+    if sweep.kept_until(settings.layout, sandbox):
+        _release(settings, sandbox)
+    else:
+        _remove(settings, sandbox)
 
 
 def _leave_files(settings: Settings, sandbox: str, until: float) -> None:

@@ -7,11 +7,15 @@ gets one of its own.
 from __future__ import annotations
 
 import os
+import stat
 import sys
 
 from . import kernel, layout
+from .settings import BirthFailed
 
 SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
+# Where that Python's standard library is in a sandbox with an image, which may have another one at its place.
+IMAGE_LIBRARY = "/.python"
 # What programs in /usr expect to find in /etc and that tells nothing about this host.
 _ETC_SHARED = (
     "alternatives",
@@ -25,13 +29,17 @@ _ETC_SHARED = (
     "ld.so.conf",
     "ld.so.conf.d",
     "mime.types",
+    "pki/tls/certs",
+    "pki/ca-trust",
     "localtime",
     "R",
     "protocols",
     "services",
 )
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-_NOT_FROM_IMAGE = frozenset(("proc", "dev", "sys", "tmp", "run", "home", "workspace", "etc", layout.OLD_ROOT[1:]))
+_NOT_FROM_IMAGE = frozenset(
+    ("root", "proc", "dev", "sys", "tmp", "run", "home", "workspace", "etc", layout.OLD_ROOT[1:])
+)
 
 # The directories /dev and / themselves are on a read-only mount, so nothing can be made in them.
 WRITABLE_INSIDE = ("/tmp", layout.HOME_INSIDE, "/dev")
@@ -47,6 +55,11 @@ def interpreter() -> str:
     if prefix == "/":
         raise OSError("this Python says that it is installed in /, so it cannot be shown without the whole host")
     return prefix
+
+
+def library() -> str:
+    """Where that Python has its standard library."""
+    return os.path.dirname(os.path.realpath(os.__file__))
 
 
 def etc_files(resolver: str = "") -> dict[str, str]:
@@ -74,23 +87,17 @@ def _host_release() -> str:
         return 'NAME="Linux"\n'
 
 
-def _make_parents(root: str, path: str) -> str:
-    full = f"{root}/{path.strip('/')}"
-    os.makedirs(full, exist_ok=True)
-    return full
-
-
 def _place(source: str, target: str) -> None:
-    """Copy a symlink, or bind a file or directory read-only."""
-    if os.path.islink(source):
+    """Copy a symlink, or bind a file or directory read-only. Follows nothing."""
+    mode = os.lstat(source).st_mode
+    if stat.S_ISLNK(mode):
         os.symlink(os.readlink(source), target)
-        return
-    if os.path.isdir(source):
-        os.makedirs(target, exist_ok=True)
-    else:
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
-    kernel.bind(source, target, read_only=True)
+    elif stat.S_ISDIR(mode):
+        os.mkdir(target)
+        kernel.bind(source, target, read_only=True)
+    elif stat.S_ISREG(mode):
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644))
+        kernel.bind(source, target, read_only=True)
 
 
 def _write_etc(directory: str, resolver: str) -> None:
@@ -111,14 +118,18 @@ def _host_etc(root: str, resolver: str) -> None:
 
 
 def _image_etc(root: str, image: str, resolver: str) -> None:
-    """The image's own /etc, with the generated files on top."""
-    _write_etc(f"{root}/.etc", resolver)
-    os.makedirs(f"{root}/etc")
-    if os.path.isdir(f"{image}/etc"):
-        layers = f"lowerdir={root}/.etc:{image}/etc"
+    """The image's own /etc, if it is a directory, with the generated files on top."""
+    _write_etc(f"{root}/etc", resolver)
+    try:
+        fd = os.open(f"{image}/etc", os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        # By descriptor: a path could hold what overlayfs takes for a separator.
+        layers = f"lowerdir={root}/etc:/proc/self/fd/{fd}"
         kernel.mount("etc", f"{root}/etc", "overlay", kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV, layers)
-    else:
-        _write_etc(f"{root}/etc", resolver)
+    finally:
+        os.close(fd)
 
 
 def _devices(root: str) -> None:
@@ -143,22 +154,54 @@ def _devices(root: str) -> None:
 def populate(root: str, *, image: str | None = None, workdir: str = layout.WORKSPACE, resolver: str = "") -> None:
     """Fill the directory `root`, in this mount namespace, with a read-only root file system.
 
+    An image is hostile, and this runs among the host's mounts: every directory of ours is made while the root is
+    still empty, so that no link of an image is ever on the way to it, and only names that are free are taken from it.
+
     Raises:
         OSError: a mount was refused.
+        BirthFailed: the image has no such working directory.
     """
     kernel.mount("atoll", root, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755,size=8m")
     _devices(root)
-    if image is None:
-        _host_system(root, resolver)
-    else:
+    ours = ["etc", "proc", "tmp", "run", "root", "home/user", layout.OLD_ROOT[1:]]
+    if image is None or not _is_in_image(image, workdir):
+        ours.append(workdir[1:])
+    prefix = interpreter()
+    if image is not None:
+        ours.append(IMAGE_LIBRARY[1:])
+    elif not prefix.startswith("/usr"):
+        ours.append(prefix[1:])
+    for path in ours:
+        os.makedirs(f"{root}/{path}", exist_ok=True)
+    if image is not None:
+        kernel.bind(library(), root + IMAGE_LIBRARY, read_only=True)
         _image_system(root, image, resolver)
-    if not os.path.lexists(f"{root}/var"):
-        os.mkdir(f"{root}/var")
+        return
+    if not os.path.lexists(f"{root}/var/tmp"):
+        os.makedirs(f"{root}/var", exist_ok=True)
         os.symlink("/tmp", f"{root}/var/tmp")
-    for path in ("proc", "tmp", "run", "root", layout.HOME_INSIDE, layout.OLD_ROOT, workdir):
-        if not os.path.isdir(f"{root}/{path.strip('/')}"):
-            _make_parents(root, path)
-    _interpreter_too(root, image)
+    if not prefix.startswith("/usr"):
+        kernel.bind(prefix, root + prefix, read_only=True)
+    _host_system(root, resolver)
+
+
+def _is_in_image(image: str, workdir: str) -> bool:
+    """Whether the image has this directory, or at least its first part, which then cannot be made any more.
+
+    Raises:
+        BirthFailed: it has the first part, but not the whole.
+    """
+    first = workdir.split("/")[1]
+    if first in _NOT_FROM_IMAGE or not os.path.lexists(f"{image}/{first}"):
+        return False
+    place = image
+    for name in workdir[1:].split("/"):
+        place = f"{place}/{name}"
+        if os.path.islink(place) or not os.path.isdir(place):
+            raise BirthFailed(
+                f"The image has /{first}, but no directory {workdir} in it; choose another workdir.", "invalid_input"
+            )
+    return True
 
 
 def _host_system(root: str, resolver: str) -> None:
@@ -170,20 +213,9 @@ def _host_system(root: str, resolver: str) -> None:
 
 def _image_system(root: str, image: str, resolver: str) -> None:
     for name in sorted(os.listdir(image)):
-        if name not in _NOT_FROM_IMAGE:
+        if name not in _NOT_FROM_IMAGE and not os.path.lexists(f"{root}/{name}"):
             _place(f"{image}/{name}", f"{root}/{name}")
     _image_etc(root, image, resolver)
-
-
-def _interpreter_too(root: str, image: str | None) -> None:
-    """Cells run on the Python that runs atoll, wherever it lives."""
-    prefix = interpreter()
-    if image is None and prefix.startswith("/usr"):
-        return
-    target = f"{root}{prefix}"
-    if image is None or not os.path.exists(target):
-        os.makedirs(target, exist_ok=True)
-        kernel.bind(prefix, target, read_only=True)
 
 
 def seal(root: str) -> None:

@@ -65,6 +65,8 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "fanotify_init": (300, 262),
     "fanotify_mark": (301, 263),
     "lookup_dcookie": (212, 18),
+    "memfd_secret": (447, 447),
+    "set_mempolicy_home_node": (450, 450),
     "move_pages": (279, 239),
     "migrate_pages": (256, 238),
     "mbind": (237, 235),
@@ -82,6 +84,9 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "ustat": (136, None),
 }
 _CLONE3 = 435
+# io_setup, io_destroy, io_submit, io_cancel, io_getevents, io_pgetevents; then shmget.
+_ASYNCHRONOUS_IO = ((206, 0), (207, 1), (209, 2), (210, 3), (208, 4), (333, 292))
+_SHMGET = (29, 194)
 # column of the table, architecture, clone, ioctl, socket, socketpair
 _MACHINES = {"x86_64": (0, 0xC000003E, 56, 16, 41, 53), "aarch64": (1, 0xC00000B7, 220, 29, 198, 199)}
 
@@ -91,6 +96,9 @@ _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 # Of netlink only the list of interfaces and routes: the kernel tells of the host's devices on another one.
 _NETLINK_ROUTE = 0
+
+# Of the internet protocols: the default, ICMP, TCP, UDP, ICMPv6. Others load kernel modules that few ever look at.
+_INET_PROTOCOLS = (0, 1, 6, 17, 58)
 
 _LD, _JUMP, _JEQ, _JGE, _JSET, _RET = 0x20, 0x05, 0x15, 0x35, 0x45, 0x06
 _MAX_JUMP = 255
@@ -127,8 +135,8 @@ def _search(numbers: list[int]) -> list[bytes]:
     return [_op(_JGE, numbers[middle], 0, 1), _op(_JUMP, len(low)), *low, *high]
 
 
-def program(machine: str) -> bytes:
-    """The filter for a machine, as BPF instructions.
+def program(machine: str, *, shared_memory: bool = True) -> bytes:
+    """The filter for a machine, as BPF instructions. `shared_memory` is that of System V.
 
     Raises:
         OSError: there is no table for this machine, so no filter can be made.
@@ -140,7 +148,9 @@ def program(machine: str) -> bytes:
     if machine == "x86_64":
         code += [_op(_JGE, _X32_BIT, 0, 1), _refuse(errno.ENOSYS)]
     # libc falls back to clone, whose flags can be seen.
-    code += _when(_CLONE3, [_refuse(errno.ENOSYS)])
+    absent = [_CLONE3, *_absent(machine, shared_memory=shared_memory)]
+    for number in absent:
+        code += _when(number, [_refuse(errno.ENOSYS)])
     code += _when(clone, [_op(_LD, _ARG0), _op(_JSET, _NEW_NAMESPACES, 0, 1), _refuse(errno.EPERM), _op(_RET, _ALLOW)])
     code += _when(
         ioctl,
@@ -156,19 +166,31 @@ def program(machine: str) -> bytes:
         socket,
         [
             _op(_LD, _ARG0),
-            _op(_JEQ, _UNIX, 7, 0),
-            _op(_JEQ, _INET, 6, 0),
-            _op(_JEQ, _INET6, 5, 0),
+            _op(_JEQ, _UNIX, 8 + len(_INET_PROTOCOLS), 0),
+            _op(_JEQ, _INET, 5, 0),
+            _op(_JEQ, _INET6, 4, 0),
             _op(_JEQ, _NETLINK, 1, 0),
             _refuse(errno.EAFNOSUPPORT),
+            *[_op(_LD, _ARG2), _op(_JEQ, _NETLINK_ROUTE, 2 + len(_INET_PROTOCOLS), 1 + len(_INET_PROTOCOLS))],
             _op(_LD, _ARG2),
-            _op(_JEQ, _NETLINK_ROUTE, 1, 0),
+            *(_op(_JEQ, protocol, len(_INET_PROTOCOLS) - i, 0) for i, protocol in enumerate(_INET_PROTOCOLS)),
             _refuse(errno.EPROTONOSUPPORT),
             _op(_RET, _ALLOW),
         ],
     )
     code += _when(socketpair, [_op(_LD, _ARG0), _op(_JEQ, _UNIX, 1, 0), _refuse(errno.EAFNOSUPPORT), _op(_RET, _ALLOW)])
     return b"".join(code + _search(denied(machine)))
+
+
+def _absent(machine: str, *, shared_memory: bool) -> list[int]:
+    """Calls that look as if the kernel did not have them, so that programs do without.
+
+    Asynchronous I/O takes from a pool of the whole host. Segments of System V stay when nobody is attached: where
+    memory is limited by looking at processes nobody would see them.
+    """
+    column = _MACHINES[machine][0]
+    calls = [*_ASYNCHRONOUS_IO] if shared_memory else [*_ASYNCHRONOUS_IO, _SHMGET]
+    return [numbers[column] for numbers in calls]
 
 
 def denied(machine: str) -> list[int]:

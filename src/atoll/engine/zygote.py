@@ -320,7 +320,7 @@ def prepare(home: str, tag: str) -> Settings:
         rootless=rootless,
         hierarchy=hierarchy,
         landlock=landlock.version(),
-        filter_code=seccomp.program(kernel.MACHINE),
+        filter_code=seccomp.program(kernel.MACHINE, shared_memory=hierarchy is not None),
         template=template,
         python=f"{prefix}/bin/{version}",
         python_path=(

@@ -17,7 +17,7 @@ from .loop import IN, OUT, Loop
 from .refusal import BUSY, INTERNAL, UNSUPPORTED, Refused, from_os_error
 
 MAX_CHANNELS = 1024
-EVENT_LIMIT = WINDOW // 2
+EVENT_LIMIT = WINDOW // 2 - frames.HEADER.size
 """The longest EVENT: a client gives credit back when half of the window is used, so this much comes always."""
 
 _HIGH_WATER = 1 << 18
@@ -66,22 +66,22 @@ class Channel:
 
     @property
     def room(self) -> int:
-        """How many bytes of DATA or EVENT may be sent now. An ended channel swallows everything."""
+        """How many bytes one DATA or EVENT may hold now, beside its header. An ended channel swallows everything."""
         if not self.open:
             return WINDOW
-        return self._credit if self._connection.has_room() else 0
+        return max(self._credit - frames.HEADER.size, 0) if self._connection.has_room() else 0
 
     def send_data(self, stream: int, payload: bytes) -> None:
         """At most `room` bytes."""
-        self._spend(len(payload), frames.encode(self.id, DATA, payload, stream))
+        self._spend(frames.encode(self.id, DATA, payload, stream))
 
     def send_event(self, payload: bytes) -> None:
         """JSON of at most `room` bytes."""
-        self._spend(len(payload), frames.encode(self.id, EVENT, payload))
+        self._spend(frames.encode(self.id, EVENT, payload))
 
-    def _spend(self, size: int, frame: bytes) -> None:
+    def _spend(self, frame: bytes) -> None:
         if self.open:
-            self._credit -= size
+            self._credit -= len(frame)
             self._connection.send(frame)
 
     def end(self, result: Dict[str, Any]) -> None:

@@ -58,7 +58,7 @@ def list_directory(root: Root, job: Job, arguments: Arguments) -> Steps:
     fd = root.open(path, os.O_RDONLY | os.O_DIRECTORY)
     base = root.absolute(path)
     batch: List[Dict[str, Any]] = []
-    with walking.Walk(fd, forgiving=True) as walk:
+    with walking.Walk(fd, forgiving=True, pruning=True) as walk:
         for step in walk.entries(recursive=recursive):
             if step is None:
                 yield GO_ON

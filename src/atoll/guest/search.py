@@ -73,7 +73,7 @@ class _Search:
         return {"truncated": self._truncated, "skipped": self._skipped}
 
     def _tree(self, fd: int, base: str) -> None:
-        with Walk(fd, forgiving=True) as walk:
+        with Walk(fd, forgiving=True, pruning=True) as walk:
             for step in walk.entries():
                 if step is not None and step.is_file and self._fits(step.path):
                     self._look(step, posixpath.join(base, step.path))

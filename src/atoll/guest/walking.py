@@ -11,7 +11,7 @@ from typing import Any, Iterator, List, NamedTuple, Optional, Type
 from .refusal import file_refusal
 
 MAX_DEPTH = 128
-"""Each level keeps descriptors open. Deeper trees are refused."""
+"""Each level keeps descriptors open. What is deeper is left out or refused."""
 
 _PAUSE_EVERY = 32
 
@@ -63,11 +63,13 @@ class Walk:
 
     Args:
         forgiving: directories that may not be read are counted in `skipped`, rather than an error.
+        pruning: so are those that lie too deep.
     """
 
-    def __init__(self, fd: int, *, forgiving: bool = False) -> None:
+    def __init__(self, fd: int, *, forgiving: bool = False, pruning: bool = False) -> None:
         self.skipped = 0
         self._forgiving = forgiving
+        self._pruning = pruning
         self._levels: List[_Level] = []
         self._push(fd, None)
 
@@ -94,7 +96,7 @@ class Walk:
         left out.
 
         Raises:
-            Refused: the tree is too deep.
+            Refused: the tree is too deep, and is not to be pruned.
             OSError: a directory cannot be read.
         """
         seen = 0
@@ -117,6 +119,9 @@ class Walk:
     def _descend(self, step: Step) -> bool:
         """False when it cannot be entered and shall be passed over."""
         if len(self._levels) >= MAX_DEPTH:
+            if self._pruning:
+                self.skipped += 1
+                return False
             raise file_refusal(errno.EINVAL, step.path, "Deeper than %d directories" % MAX_DEPTH)
         try:
             self._push(open_directory(step.name, step.directory), step)

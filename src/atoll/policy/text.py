@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 LONGEST = 80
+_LONGEST_PATH = 200
 
 
 def shown(value: object) -> str:
@@ -12,3 +13,8 @@ def shown(value: object) -> str:
     except (ValueError, RecursionError):  # an int of thousands of digits, a list inside itself
         return f"an unprintable {type(value).__name__}"
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def short(path: str) -> str:
+    """A path, cut to a length that fits a sentence."""
+    return path if len(path) <= _LONGEST_PATH else path[: _LONGEST_PATH - 1] + "…"
