@@ -152,7 +152,7 @@ class Client:
             self.credit[frame.channel] += frame.credit()
             assert self.credit[frame.channel] <= WINDOW, "credit that was never used came back"
             return
-        self.give(frame.channel, len(frame.payload))
+        self.give(frame.channel, frames.HEADER.size + len(frame.payload))
 
     def do(self, op, **arguments):
         """A whole operation."""

@@ -297,10 +297,28 @@ def test_a_deep_tree_is_refused_clearly_and_others_go_on(guest, client):
     for _ in range(200):
         path += "/d"
         os.mkdir(path)
-    for op in ("list", "remove", "pack", "watch", "search"):
-        error = client.do(op, path="d", recursive=True, content="x").error
+    for op in ("remove", "pack", "watch"):
+        error = client.do(op, path="d", recursive=True).error
         assert "Deeper than" in error["message"], op
+        assert len(error["message"]) < 300
     assert client.run("rm", "-r", "d").ok["exit_code"] == 0
+
+
+def test_what_lies_too_deep_is_left_out_of_a_listing_and_told(guest, client):
+    path = guest.workspace
+    for _ in range(130):
+        path += "/d"
+        os.mkdir(path)
+    put(guest, "e/near", b"x")
+    listed = client.do("list", path=".", recursive=True)
+    found = [entry["path"] for event in listed.events for entry in event["entries"]]
+    assert "/workspace/e/near" in found
+    assert max(path.count("/d") for path in found) == 128
+    assert listed.ok == {"skipped": 1}
+    assert client.do("list", path="d", recursive=False).ok == {"skipped": 0}
+    searched = client.do("search", path=".", content="x")
+    assert [hit["path"] for event in searched.events for hit in event["matches"]] == ["/workspace/e/near"]
+    assert searched.ok == {"truncated": False, "skipped": 1}
 
 
 def test_a_long_operation_does_not_hold_up_others(guest, client):

@@ -267,6 +267,26 @@ def test_a_guest_that_overdraws_its_window_is_cut_off(scripted):
     assert operation.closed
 
 
+@pytest.mark.parametrize(
+    "frame",
+    [frames.encode(1, EVENT), data(b""), event({}), data(b"x"), data(b"x") + data(b"y", 2)],
+    ids=["empty events", "empty data", "objects without anything", "single bytes", "single bytes of both streams"],
+)
+def test_tiny_frames_do_not_pile_up_while_input_waits_for_credit(frame, scripted):
+    """The guest gives no credit, so what it says is kept and not looked at."""
+    sandbox, _ = scripted(flood(frame * 1000, 100_000))
+    operation = drive(sandbox._core._links.open({"op": "exec"}, quiet=60.0))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProtocolError):
+            drive(operation.send(bytes(WINDOW + 1)))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert operation.closed
+    assert peak < 40 << 20, peak
+
+
 def test_memory_stays_bounded_by_what_was_asked_for(scripted):
     """An object for each of these tiny pieces would cost twenty times what they hold."""
     most = 200_000
