@@ -11,7 +11,7 @@ NO_LANDLOCK = "from atoll.engine import landlock; landlock.version = lambda: 0"
 NO_FILTER = """
 import struct
 from atoll.engine import seccomp
-seccomp.program = lambda machine: struct.pack("HBBI", 6, 0, 0, 0x7FFF0000)
+seccomp.program = lambda machine, **_: struct.pack("HBBI", 6, 0, 0, 0x7FFF0000)
 """
 NO_CAPABILITY_DROP = "from atoll.engine import kernel; kernel.drop_capabilities = lambda: None"
 CLOSED = {"EPERM", "EACCES", "EROFS", "ENOENT"}
