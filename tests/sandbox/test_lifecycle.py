@@ -250,6 +250,70 @@ def test_a_stopped_one_can_be_destroyed(make):
     assert not os.path.exists(path)
 
 
+def at_once(calls):
+    """What each of these calls raised, made by threads that start together."""
+    raised = []
+    start = threading.Barrier(len(calls))
+
+    def work(call):
+        start.wait(20)
+        try:
+            call()
+        except AtollError as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=work, args=(call,)) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+    return raised
+
+
+def test_many_may_destroy_one_sandbox_at_once(make):
+    sandbox = make()
+    connected = [Sandbox.connect(sandbox.id) for _ in range(8)]
+    assert at_once([each.destroy for each in connected]) == []
+    assert not os.path.exists(path_of(sandbox))
+    sandbox.destroy()
+    with pytest.raises(SandboxNotFound):
+        Sandbox.connect(sandbox.id)
+
+
+def test_many_may_stop_one_sandbox_at_once(make):
+    sandbox = make()
+    sandbox.files.write("x", "kept")
+    connected = [Sandbox.connect(sandbox.id) for _ in range(8)]
+    assert at_once([each.stop for each in connected]) == []
+    assert [each.info.status for each in connected] == ["stopped"] * 8
+    sandbox.resume()
+    assert sandbox.files.read("x") == "kept"
+
+
+@pytest.mark.parametrize("change", ["destroy", "stop"])
+def test_who_comes_too_late_to_end_a_sandbox_is_content(make, monkeypatch, change):
+    """The driver says that it is gone, since somebody ended it between the look at it and the request."""
+    sandbox = make()
+    record = sandbox._core._record
+    honest = getattr(record.driver, change)
+
+    async def late(handle):
+        await honest(handle)
+        raise SandboxGone("The sandbox ended before it answered.")
+
+    monkeypatch.setattr(record.driver, change, late)
+    getattr(sandbox, change)()
+    assert sandbox.info.status == {"destroy": "gone", "stop": "stopped"}[change]
+
+
+def test_stopping_one_that_is_gone_says_so(make):
+    sandbox = make()
+    Sandbox.connect(sandbox.id).destroy()
+    with pytest.raises(SandboxGone):
+        sandbox.stop()
+
+
 def test_idle_links_that_died_with_a_restart_elsewhere_are_replaced(make):
     sandbox = make()
     sandbox.run("true")

@@ -86,9 +86,14 @@ class Record:
 
     async def stop(self) -> None:
         await self._check_there()
-        if self.info.status != "stopped":
+        if self.info.status == "stopped":
+            return
+        try:
             await self.driver.stop(self.handle)
-            self._note("stopped")
+        except SandboxGone:
+            if await self.judge() != "stopped":  # somebody else may have been faster, which is as good
+                raise
+        self._note("stopped")
 
     async def resume(self) -> None:
         await self._check_there()
@@ -123,10 +128,13 @@ class Record:
         self._expires(time.time() + self.info.spec.lifetime)
 
     async def destroy(self) -> None:
-        """End it. What has ended by itself is swept up; doing so twice is harmless."""
+        """End it. What has ended by itself is swept up; doing so twice, or as others do, is harmless."""
         if self._swept:
             return
-        await self.driver.destroy(self.handle)
+        try:
+            await self.driver.destroy(self.handle)
+        except SandboxGone:
+            pass  # whoever ended it removes what is left of it
         self._store.remove(self.id)
         self._swept = True
         self.info = self.info._replace(status="gone", reason=self.info.reason or DESTROYED)

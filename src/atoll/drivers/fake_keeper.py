@@ -139,13 +139,14 @@ class Keeper:
     def _end(self) -> None:
         fake_tree.kill_all(os.getpid())
         self._guest.wait()
-        self._listener.close()
         if self._keep_files:
-            os.unlink("keeper")
+            # Before the end of the socket: who finds nobody there must find this.
             with open("stopped", "wb"):
                 pass
+            os.unlink("keeper")
         else:
             os.chdir("/")
+            self._listener.close()
             remove_tree(self._path)
         if self._ending is not None:
             self._ending.send(b"{}")
