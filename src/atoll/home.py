@@ -46,6 +46,11 @@ def _choose() -> str:
     home = os.path.expanduser("~")
     if not os.path.isabs(home):
         raise StoreError("This user has no home directory.", hint="Set ATOLL_HOME to a directory that you own.")
+    # Whoever has a home has it already: a HOME that is not there is a mistake, which a tree made there would hide.
+    if not os.path.isdir(home):
+        raise StoreError(
+            f"The home directory {home} does not exist.", hint="Set ATOLL_HOME to a directory that you own."
+        )
     return os.path.join(home, ".local", "state", "atoll")
 
 

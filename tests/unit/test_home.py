@@ -17,12 +17,20 @@ def clean(monkeypatch):
 
 
 def test_atoll_home_comes_first_then_xdg_then_the_home_directory(clean, tmp_path):
+    (tmp_path / "home").mkdir()
     clean.setenv("HOME", str(tmp_path / "home"))
     assert state_dir() == str(tmp_path / "home/.local/state/atoll")
     clean.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
     assert state_dir() == str(tmp_path / "xdg/atoll")
     clean.setenv("ATOLL_HOME", str(tmp_path / "own"))
     assert state_dir() == str(tmp_path / "own")
+
+
+def test_a_home_directory_that_is_not_there_is_not_made(clean, tmp_path):
+    clean.setenv("HOME", str(tmp_path / "missing"))
+    with pytest.raises(StoreError, match=r"home directory .*/missing does not exist.*Set ATOLL_HOME"):
+        state_dir()
+    assert os.listdir(tmp_path) == []
 
 
 def test_an_empty_variable_counts_as_unset(clean, tmp_path):
