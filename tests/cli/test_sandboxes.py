@@ -134,6 +134,31 @@ def test_exec_reaches_a_sandbox_of_another_process(atoll, kept):
     assert atoll("exec", kept, "-t", "none", "echo endless").out == b"endless\n"
 
 
+def test_exec_finds_the_one_sandbox_with_a_label(atoll, make):
+    red, blue = make(labels={"team": "red", "n": "1"}), make(labels={"team": "blue", "n": "1"})
+    assert atoll("exec", red, "echo red > f").code == 0
+    assert atoll("exec", blue, "echo blue > f").code == 0
+    assert atoll("exec", "-l", "team=red", "cat f; exit 4") == (4, b"red\n", "")
+    assert atoll("exec", "--label", "team=blue", "-l", "n=1", "--", "cat", "f") == (0, b"blue\n", "")
+    assert atoll("exec", "cat", "f", "-l", "team=blue") == (0, b"blue\n", "")
+    assert atoll("exec", "-l", "team=red", "--lang", "python", "print(open('f').read())").out == b"red\n\n"
+    several = atoll("exec", "-l", "n=1", "true")
+    assert several.code == 125
+    assert f"Several sandboxes carry n=1: {blue}, {red}. Give one more label, or an id instead." in several.err
+    assert atoll("destroy", red).code == 0
+    none = atoll("exec", "-l", "team=red", "-l", "n=1", "true")
+    assert none.code == 125
+    assert "No sandbox carries team=red,n=1. `atoll list` shows those that exist." in none.err
+    assert atoll("exec", "-l", "n=1", "cat f").out == b"blue\n"
+
+
+def test_an_option_of_the_command_that_looks_like_a_label_is_explained(atoll, kept):
+    done = atoll("exec", kept, "ls", "-la")
+    assert done.code == 125
+    assert 'as in "ls -la"' in done.err
+    assert "-l KEY=VALUE finds one by its label" in atoll("exec").err
+
+
 @pytest.mark.parametrize("id", ["sb-nobody", "", "' or 1=1 --"])
 def test_exec_in_no_sandbox_is_an_error(atoll, id):
     done = atoll("exec", id, "true")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from .options import OWN_OPTIONS, add_command_options, add_program_options
+from .options import OWN_OPTIONS, add_command_options, add_program_options, labels_of
 from .parsing import Parser, UsageError, split
 
 _DESCRIPTION = """\
 Run a command in a sandbox that exists, whoever made it. The beginning of an
-id is enough. One word goes to /bin/sh -c; several words, or words after `--`,
-are a program and its arguments.
+id is enough; with -l there is no id, and all words are the command. One word
+goes to /bin/sh -c; several words, or words after `--`, are a program and its
+arguments.
 """
 
 _EPILOG = """\
@@ -19,6 +20,7 @@ examples:
   atoll exec sb-k3 "ls -la"
   atoll exec sb-k3 -- python3 -c 'print("hi")'
   atoll exec sb-k3 --file check.py
+  atoll exec -l project=docs "make html"
 
 exit code:
   that of the command; 124 after its timeout, 125 when atoll itself fails,
@@ -27,16 +29,22 @@ exit code:
 
 
 def main(words: list[str]) -> int:
-    parser = Parser("exec", "[OPTIONS] ID COMMAND | ID -- PROGRAM [ARG ...]", _DESCRIPTION, _EPILOG, OWN_OPTIONS)
-    parser.add_argument("id", metavar="ID", help="the sandbox, or the beginning of its id")
+    parser = Parser(
+        "exec", "[OPTIONS] ID|-l KEY=VALUE COMMAND | -- PROGRAM [ARG ...]", _DESCRIPTION, _EPILOG, OWN_OPTIONS
+    )
+    parser.add_argument("id", nargs="?", metavar="ID", help="the sandbox, or the beginning of its id")
     parser.add_argument("words", nargs="*", metavar="COMMAND", help="what to run")
+    parser.add_argument("-l", "--label", metavar="KEY=VALUE", action="append", default=[],
+        help="instead of an id: the one sandbox with this label; of several labels, with all")  # fmt: skip
     add_command_options(parser)
     parser.add_argument("-w", "--workdir", metavar="DIR", help="where to start (default: the sandbox's own)")
     add_program_options(parser)
     before, after = split(words)
     args = parser.parse_intermixed_args(before)
-    if not args.id:
-        raise UsageError("The id is empty; `atoll list` shows the sandboxes.")
+    if args.label and args.id is not None:
+        args.id, args.words = None, [args.id, *args.words]
+    elif not args.label and not args.id:
+        raise UsageError("There is no id; `atoll list` shows the sandboxes, and -l KEY=VALUE finds one by its label.")
     return _exec(args, after)
 
 
@@ -44,10 +52,11 @@ def _exec(args: Namespace, after: list[str] | None) -> int:
     # Imported here: whoever only reads the help does not wait for it.
     from . import programs
     from .interrupts import Interrupts
-    from .places import find
+    from .places import find, find_labelled
 
+    labels = labels_of(args)
     job = programs.job(args, after, args.workdir)
     Interrupts()  # SIGTERM and SIGHUP, too, kill what runs before they end us
-    sandbox = find(args.id)
+    sandbox = find_labelled(labels) if labels else find(args.id)
     programs.prepare(sandbox, job)
     return programs.run(sandbox, job)

@@ -64,7 +64,7 @@ def add_driver_option(parser: Parser, help: str) -> None:
 def wishes(args: Namespace) -> dict[str, Any]:
     """The keywords for `Sandbox.create` that were asked for, and no others. Raises InvalidInput."""
     found: dict[str, Any] = {name: getattr(args, name) for name in ("image", "source", "network")}
-    found["labels"] = _labels(args.label, OWN_OPTIONS if getattr(args, "words", None) else None)
+    found["labels"] = labels_of(args)
     found["workdir"] = None if args.workdir is None or starts_inside(args.workdir) else args.workdir
     found["lifetime"] = None if args.lifetime is None else duration(args.lifetime, "--lifetime")
     found["strict"] = args.strict
@@ -72,12 +72,13 @@ def wishes(args: Namespace) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value not in (None, False, {})}
 
 
-def _labels(entries: list[str], hint: str | None) -> dict[str, str]:
+def labels_of(args: Namespace) -> dict[str, str]:
+    """What --label gave. Raises InvalidInput."""
     try:
-        return labels(entries)
+        return labels(args.label)
     except InvalidInput as error:
         # `atoll run ls -la` is a label "a" to us.
-        raise InvalidInput(error.message, hint=hint) from None
+        raise InvalidInput(error.message, hint=OWN_OPTIONS if getattr(args, "words", None) else None) from None
 
 
 def _resources(args: Namespace) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from argparse import Namespace
 from typing import Any
 
 from .. import store
-from ..errors import InvalidInput
+from ..errors import InvalidInput, SandboxNotFound
 from ..policy.spec import make_spec
 from ..sync.sandbox import Sandbox
 from ..types import Spec
@@ -25,6 +25,25 @@ def find(prefix: str) -> Sandbox:
         SandboxNotFound, SandboxGone, InvalidInput: there is none, or there are several.
     """
     return Sandbox.connect(store.shared().resolve(prefix).id)
+
+
+def find_labelled(labels: dict[str, str]) -> Sandbox:
+    """The one sandbox that carries these labels and has not ended.
+
+    Raises:
+        SandboxNotFound, InvalidInput: there is none, or there are several.
+    """
+    ids = [info.id for info in Sandbox.list(labels) if info.status != "gone"]
+    worn = ",".join(f"{key}={value}" for key, value in labels.items())
+    if not ids:
+        raise SandboxNotFound(f"No sandbox carries {worn}.", hint="`atoll list` shows those that exist.")
+    if len(ids) > 1:
+        more = f" and {len(ids) - 5} more" if len(ids) > 5 else ""
+        raise InvalidInput(
+            f"Several sandboxes carry {worn}: {', '.join(ids[:5])}{more}.",
+            hint="Give one more label, or an id instead.",
+        )
+    return Sandbox.connect(ids[0])
 
 
 class Place:
