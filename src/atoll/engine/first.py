@@ -25,8 +25,10 @@ def live(settings: Settings, uid: int, control: socket.socket) -> NoReturn:
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         message, _ = messages.receive(control)
         job = message["job"]
-        jail.close(job, settings.filter_code, uid=uid, rootless=settings.rootless, landlock_abi=settings.landlock)
-        server = Server(control, _config(settings, job))
+        score = jail.close(
+            job, settings.filter_code, uid=uid, rootless=settings.rootless, landlock_abi=settings.landlock
+        )
+        server = Server(control, _config(settings, job), score)
         if job["prefork"]:
             server.prefork_context()
         messages.send(control, {"closed": True})

@@ -161,14 +161,17 @@ def _map_ids(uid: int) -> None:
     _write("/proc/self/gid_map", f"{layout.GROUP} {uid} 1")
 
 
-def close(job: dict[str, Any], filter_code: bytes, *, uid: int, rootless: bool, landlock_abi: int) -> None:
+def close(job: dict[str, Any], filter_code: bytes, *, uid: int, rootless: bool, landlock_abi: int) -> int:
     """Drop everything. What this raises means that no wall stands: the process must end.
+
+    Gives this process's oom_score_adj, open: once the wall stands it could not be opened to be written to.
 
     Raises:
         OSError: a layer could not be put up.
     """
     kernel.unshare(kernel.CLONE_NEWCGROUP)
     mount_proc()
+    score = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
     # Not before: without root, proc can only be mounted while another one is in sight.
     kernel.umount(layout.OLD_ROOT)
     socket.sethostname(layout.HOST_NAME)
@@ -196,3 +199,4 @@ def close(job: dict[str, Any], filter_code: bytes, *, uid: int, rootless: bool, 
         landlock.restrict(landlock_abi, (job["workdir"], *rootfs.WRITABLE_INSIDE))
     seccomp.install(filter_code)
     os.chdir(job["workdir"])
+    return score

@@ -69,9 +69,10 @@ class Commands:
         size = arguments.window_size("pty")
         self._machine.enter(arguments.text("cwd", "."))
         command = Command(words, env)
-        if size is not None:
-            return spawn.spawn_terminal(command, size)
-        return spawn.spawn_pipes(command, arguments.flag("stdin"), self._machine.devnull)
+        with self._machine.victims:
+            if size is not None:
+                return spawn.spawn_terminal(command, size)
+            return spawn.spawn_pipes(command, arguments.flag("stdin"), self._machine.devnull)
 
     def _over(self, process: Process) -> None:
         if self._running.get(process.pid) is process:

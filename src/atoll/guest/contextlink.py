@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 from collections import deque
@@ -67,7 +66,7 @@ class ContextLink:
             ours.setblocking(False)
             stdout_end, stdout = pipe(made)
             stderr_end, stderr = pipe(made)
-            pid = os.fork()
+            pid = machine.victims.fork()
         except OSError as error:
             close_all(made)
             ours.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from typing import Optional
 
 from .config import Config
 from .killing import Killer
@@ -12,15 +13,17 @@ from .marks import Marks
 from .paths import Root
 from .reaper import Reaper
 from .refusal import from_os_error
+from .victims import Victims
 
 
 class Machine:
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, score: Optional[int] = None) -> None:
         self.config = config
         self.loop = Loop()
         self.reaper = Reaper()
         self.marks = Marks()
         self.killer = Killer(self.loop, self.marks)
+        self.victims = Victims(score)
         self.root = Root(config.root, config.workdir)
         self.devnull = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
 

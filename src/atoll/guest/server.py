@@ -11,7 +11,7 @@ import json
 import os
 import signal
 import socket
-from typing import Any, Callable, Dict, List, Set
+from typing import Any, Callable, Dict, List, Optional, Set
 
 from . import files, removal, search, transfer, trees, watch
 from .arguments import Arguments
@@ -41,13 +41,14 @@ class Server:
         control: a Unix socket on which the keeper sends one byte `c` with the descriptor of each new client,
             and at most once, before the first, `e` with the whole environment as JSON (SOCK_SEQPACKET only).
             Its end is the end of the sandbox.
+        score: this process's oom_score_adj, opened to read and write, if what it starts is to be killed first.
     """
 
-    def __init__(self, control: socket.socket, config: Config) -> None:
+    def __init__(self, control: socket.socket, config: Config, score: Optional[int] = None) -> None:
         os.umask(0o022)
         undo_inherited_signals()
         self._control = control
-        self._machine = machine = Machine(config)
+        self._machine = machine = Machine(config, score)
         self._commands = Commands(machine)
         self._contexts = Contexts(machine)
         self._connections: Set[Connection] = set()

@@ -39,7 +39,7 @@ class Worker:
         machine.marks.issue()
         self._sock, theirs = pair()
         try:
-            self._pid = os.fork()
+            self._pid = machine.victims.fork()
         except OSError as error:
             self._sock.close()
             raise no_process_left() from error
