@@ -114,13 +114,24 @@ def connect(path: str) -> socket.socket:
 
 
 def listen(path: str) -> socket.socket:
-    """Listen on a path that does not exist yet, for this user only."""
-    fd, short = _short(path)
+    """Listen on a path that does not exist yet, for this user only.
+
+    It appears when somebody already listens there, so a name that nobody answers to is always a dead one.
+
+    Raises:
+        FileExistsError: it does exist.
+    """
+    directory, name = os.path.split(path)
+    fd, draft = _short(f"{directory}/.{name}.{os.getpid()}")
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
-        sock.bind(short)
-        os.chmod(short, 0o600)
-        sock.listen(128)
+        sock.bind(draft)
+        try:
+            os.chmod(draft, 0o600)
+            sock.listen(128)
+            os.link(draft, f"{os.path.dirname(draft)}/{name}")
+        finally:
+            os.unlink(draft)
     except BaseException:
         sock.close()
         raise
