@@ -111,7 +111,7 @@ def mounts(id):
 
 def sockets(id):
     with open("/proc/net/unix") as file:
-        return [line for line in file if re.search(rf"/{id}$", line.rstrip())]
+        return [line for line in file if re.search(rf"/\.?{id}(\.\d+)?$", line.rstrip())]
 
 
 def files(state, id):

@@ -80,7 +80,7 @@ def test_a_link_where_the_workdir_should_be_is_refused_and_not_followed(maker, a
     image = archive(("srv", tarfile.SYMTYPE, archive.lead_out))
     with pytest.raises(Refused) as caught:
         maker.create(image=image, workdir="/srv/app")
-    assert caught.value.type == "CreateFailed"
+    assert caught.value.type == "InvalidInput"
     assert "/srv" in caught.value.message
     assert names(archive.lead_out) == ["secret.txt"]
 
