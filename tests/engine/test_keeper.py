@@ -6,13 +6,14 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
 from atoll.engine import claim, messages
 from atoll.engine.layout import Layout
 from atoll.engine.settings import BirthFailed
-from atoll.errors import AtollError
+from atoll.errors import AtollError, Busy
 from atoll.sync import Sandbox
 
 _RESUME = """
@@ -129,3 +130,29 @@ def test_a_sandbox_without_files_cannot_be_claimed(places):
     os.rmdir(places.box("sb-x"))
     with pytest.raises(BirthFailed, match="destroyed"):
         claim.claim(places, "sb-x")
+
+
+_FORKING = """
+import os
+while True:
+    try:
+        if os.fork():
+            os._exit(0)
+    except OSError:
+        pass
+"""
+
+
+def test_a_sandbox_that_forks_all_the_time_is_paused_or_says_why_not_and_obeys_afterwards():
+    with Sandbox.create() as box:
+        box.start(["python3", "-c", f"import os\nfor _ in range(8):\n    if not os.fork(): break\n{_FORKING}"])
+        begun = time.monotonic()
+        try:
+            box.pause()
+        except Busy as error:
+            assert "cannot be paused now" in str(error)  # noqa: PT017 - either end is right
+        else:
+            assert box.info.status == "paused"
+            box.resume()
+        assert time.monotonic() - begun < 20
+        assert box.run("echo works").stdout == "works\n"

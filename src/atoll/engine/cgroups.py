@@ -16,6 +16,8 @@ _V1_AT_BIRTH = ("memory", "pids")
 _V1_ON_DEMAND = ("cpu", "freezer")
 _CPU_PERIOD = 100_000
 _TCP_BUFFERS = 64 << 20
+# How long it may take to bring all processes into one more group, in seconds.
+_GATHERING = 1.0
 _ROOT = "/sys/fs/cgroup"
 _PARENT = "atoll"
 
@@ -155,22 +157,29 @@ class Group:
             write(f"{self._path('cpu')}/cpu.cfs_quota_us", str(int(cpu * _CPU_PERIOD)))
 
     def _gather(self, controller: str) -> None:
-        """v1: bring every process of the sandbox into a group that few sandboxes ever need."""
+        """v1: bring every process of the sandbox into a group that few sandboxes ever need.
+
+        Raises:
+            TimeoutError: its processes start others faster than they can be brought in.
+        """
         path = self._path(controller)
         with contextlib.suppress(FileExistsError):
             os.mkdir(path)
         inside: set[str] = set()
+        deadline = time.monotonic() + _GATHERING
         while missing := set(self.processes()) - inside:
             for pid in missing:
                 with contextlib.suppress(ProcessLookupError):
                     write(f"{path}/cgroup.procs", pid)
             inside |= missing
+            if time.monotonic() > deadline:
+                raise TimeoutError("its processes start others too fast to be stopped")
 
     def processes(self) -> list[str]:
         """The pids in it, as this process sees them."""
         return _read(f"{self._path('pids')}/cgroup.procs").split()
 
-    def freeze(self, frozen: bool, timeout: float = 5.0) -> None:
+    def freeze(self, frozen: bool, timeout: float = 2.0) -> None:
         """Stop or continue every process in it.
 
         Raises:
@@ -179,13 +188,25 @@ class Group:
         if self._hierarchy.version == 2:
             path = self._path("freezer")
             write(f"{path}/cgroup.freeze", "1" if frozen else "0")
-            self._await(lambda: f"frozen {int(frozen)}" in _read(f"{path}/cgroup.events"), timeout)
+            try:
+                self._await(lambda: f"frozen {int(frozen)}" in _read(f"{path}/cgroup.events"), timeout)
+            except TimeoutError:
+                write(f"{path}/cgroup.freeze", "0")
+                raise
             return
-        self._gather("freezer")
         path = self._path("freezer")
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path)
         write(f"{path}/freezer.state", "FROZEN" if frozen else "THAWED")
-        if frozen:
+        if not frozen:
+            return
+        try:
+            # What is brought in stops at once, so what is outside cannot grow for ever.
+            self._gather("freezer")
             self._await(lambda: _read(f"{path}/freezer.state").strip() == "FROZEN", timeout)
+        except TimeoutError:
+            write(f"{path}/freezer.state", "THAWED")
+            raise
 
     def _await(self, done: Callable[[], bool], timeout: float) -> None:
         deadline = time.monotonic() + timeout

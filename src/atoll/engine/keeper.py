@@ -174,7 +174,10 @@ class Keeper:
     def _freeze(self, *, frozen: bool) -> None:
         group = self._group()
         if group:
-            group.freeze(frozen)
+            try:
+                group.freeze(frozen)
+            except TimeoutError as error:
+                raise BirthFailed(f"The sandbox cannot be paused now: {error}.", "busy") from None
         else:
             usage.signal_all(self._first, signal.SIGSTOP if frozen else signal.SIGCONT)
         self._paused = frozen

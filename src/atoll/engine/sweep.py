@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import time
 
 from . import cgroups, messages
@@ -83,8 +84,10 @@ def sweep(settings: Settings) -> None:
         sandbox = name.split(".removing.")[0]
         if is_alive(places, sandbox) or kept_until(places, sandbox) > time.time():
             continue
-        with contextlib.suppress(OSError):
+        try:
             remove(places, settings.hierarchy, sandbox)
-        if name != sandbox:
-            with contextlib.suppress(OSError):
+            if name != sandbox:
                 remove_tree(places.box(name))
+        except OSError as error:
+            # The next sweep tries again; the others must not wait for it.
+            sys.stderr.write(f"What is left of {name} cannot be removed: {error}.\n")

@@ -290,10 +290,12 @@ def _leave_callers_group(hierarchy: cgroups.Hierarchy | None) -> None:
         return
     for parent in set(hierarchy.parents.values()):
         target = parent if hierarchy.version == 1 else f"{parent}/zygote"
-        with contextlib.suppress(OSError):
+        try:
             os.makedirs(target, exist_ok=True)
             with open(f"{target}/cgroup.procs", "w", encoding="ascii") as file:
                 file.write("0")
+        except OSError as error:
+            sys.stderr.write(f"The zygote stays in its caller's control group: {error}.\n")
 
 
 def prepare(home: str, tag: str) -> Settings:
