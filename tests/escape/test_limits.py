@@ -168,7 +168,7 @@ def test_sixty_four_gigabytes_are_refused(maker):
 def test_memory_is_bounded_for_the_whole_tree(maker):
     with maker.create(resources={"memory": "160M"}) as box:
         share = 40 * MEGABYTE
-        ended = outcome_of(box, allocate_in_children, 12, share, 2)
+        ended = outcome_of(box, allocate_in_children, 12, share, 1.5)
         assert ended in ("killed", "SandboxGone") or ended <= 4, ended
     with maker.create(resources={"memory": "1G"}) as box:
         assert outcome_of(box, allocate_in_children, 6, share, 0) == 6
@@ -280,7 +280,7 @@ time.sleep(502)
 def test_a_timeout_kills_the_whole_tree(maker):
     with maker.create() as box:
         before = set(residue.descendants(box.handle["pid"]))
-        running = box.begin("run", ["python3", "-c", HIDING], timeout=3)
+        running = box.begin("run", ["python3", "-c", HIDING], timeout=2)
 
         def grown():
             return [each for each in residue.descendants(box.handle["pid"]) if each not in before]
@@ -333,7 +333,7 @@ def test_hostile_load_in_many_sandboxes_at_once_leaves_the_others_alone(maker):
     boxes = [maker.create(resources={"pids": 50, "memory": "128M", "disk": "24M"}) for _ in range(3)]
     hog = "python3 -c 'x = [bytearray(1 << 20) for _ in range(10**6)]'"
     loads = ["while true; do sleep 1 & done", "yes > file; yes", hog]
-    pending = [box.begin("run", load, timeout=3, max_output=10_000) for box, load in zip(boxes, loads, strict=True)]
+    pending = [box.begin("run", load, timeout=1.5, max_output=10_000) for box, load in zip(boxes, loads, strict=True)]
     for _ in range(10):
         assert maker.box.run("echo fine", timeout=20)["stdout"] == "fine\n"
     for each in pending:

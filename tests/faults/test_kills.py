@@ -41,7 +41,7 @@ def ended_with(pending):
 def test_the_death_of_the_zygote_harms_no_sandbox(maker):
     box = maker.create()
     old = maker.zygote()
-    running = box.begin("run", "sleep 1; echo finished")
+    running = box.begin("run", "sleep 0.3; echo finished")
     os.kill(old, KILL)
     assert running.get()["stdout"] == "finished\n"
     truth.check(maker, [box])
