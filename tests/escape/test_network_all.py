@@ -5,6 +5,7 @@ The test host has an ordinary address and the one where clouds keep their creden
 
 import contextlib
 import errno
+import fcntl
 import os
 import shutil
 import socket
@@ -71,8 +72,11 @@ def machine():
 
 @pytest.fixture(scope="module")
 def there():
-    with machine():
-        yield THERE
+    # Two runs at once on one machine would have one name and one address for two test hosts.
+    with open("/tmp/atoll-test-host.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with machine():
+            yield THERE
 
 
 def connect(address, port):
