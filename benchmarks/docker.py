@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 import tempfile
@@ -30,8 +31,11 @@ def _image(docker: str) -> None:
         return
     with tempfile.TemporaryDirectory() as directory:
         archive = Path(directory) / "root.tar"
-        make = ["mmdebstrap", "--variant=minbase", "--include=python3-minimal", "stable", str(archive)]
-        subprocess.run(make, check=True, capture_output=True)
+        release = platform.freedesktop_os_release().get("VERSION_CODENAME", "stable")
+        apt = [Path("/etc/apt/sources.list"), *Path("/etc/apt/sources.list.d").glob("*")]
+        sources = [str(path) for path in apt if path.is_file() and path.suffix in (".list", ".sources")]
+        make = ["mmdebstrap", "--variant=minbase", "--include=python3-minimal", release, str(archive), *sources]
+        subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
         subprocess.run([docker, "import", str(archive), IMAGE], check=True, capture_output=True)
 
 
