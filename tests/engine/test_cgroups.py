@@ -17,7 +17,6 @@ def v2(tmp_path):
     group.mkdir(parents=True)
     for name in ("memory.max", "memory.swap.max", "memory.oom.group", "pids.max", "cpu.max", "cgroup.procs"):
         (group / name).write_text("")
-    (group / "memory.events").write_text("low 0\noom 3\noom_kill 2\n")
     (group / "memory.current").write_text("4096\n")
     return Group(Hierarchy(2, dict.fromkeys(("memory", "pids", "cpu", "freezer"), str(parent))), "sb-x"), group
 
@@ -33,7 +32,7 @@ def test_version_two_limits_are_written(v2):
 
 def test_version_two_usage_is_read(v2):
     group, _ = v2
-    assert (group.memory_used(), group.out_of_memory_kills()) == (4096, 2)
+    assert group.memory_used() == 4096
 
 
 def test_a_host_without_groups_has_none(tmp_path):

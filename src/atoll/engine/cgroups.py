@@ -220,15 +220,6 @@ class Group:
             return int(_read(f"{self._path('memory')}/memory.current"))
         return int(_read(f"{self._path('memory')}/memory.usage_in_bytes"))
 
-    def out_of_memory_kills(self) -> int:
-        """How often the kernel killed a process in it for want of memory."""
-        name = "memory.events" if self._hierarchy.version == 2 else "memory.oom_control"
-        for line in _read(f"{self._path('memory')}/{name}").splitlines():
-            key, _, value = line.partition(" ")
-            if key == "oom_kill":
-                return int(value)
-        return 0
-
     def kill(self) -> None:
         """Kill every process in it. Does nothing where it does not exist."""
         with contextlib.suppress(FileNotFoundError):

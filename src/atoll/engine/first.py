@@ -16,7 +16,7 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def live(settings: Settings, uid: int, control: socket.socket) -> NoReturn:
-    """Wait until the builder has furnished this process's namespaces, then close the wall and serve."""
+    """Wait until the midwife has furnished this process's namespaces, then close the wall and serve."""
     try:
         kernel.close_from(3, (control.fileno(),))
         # The zygote's log is a host file: a guest could fill the disk with it.

@@ -1,6 +1,6 @@
 """The steps of the wall, in order.
 
-The builder, inside the sandbox's namespaces: `enter` (root file system, proc, devices), `furnish` and `cover`
+The midwife, inside the sandbox's namespaces: `enter` (root file system, proc, devices), `furnish` and `cover`
 (the writable places and the source). The first process itself: `close` (ids, user namespace, capabilities,
 no_new_privs, Landlock, seccomp). After `close` it is hostile.
 """
