@@ -1,0 +1,235 @@
+"""MIME bundles: all the forms in which a value can show itself."""
+
+from __future__ import annotations
+
+import binascii
+import json
+import sys
+from typing import Any, Callable, Collection, Dict, Optional, Tuple
+
+TEXT = "text/plain"
+TEXT_LIMIT = 500_000
+"""Of a value's text, encoded as JSON."""
+
+Complain = Callable[[str], None]
+
+_METHODS = (
+    ("text/html", "_repr_html_"),
+    ("text/markdown", "_repr_markdown_"),
+    ("image/svg+xml", "_repr_svg_"),
+    ("image/png", "_repr_png_"),
+    ("image/jpeg", "_repr_jpeg_"),
+    ("text/latex", "_repr_latex_"),
+    ("application/json", "_repr_json_"),
+    ("application/javascript", "_repr_javascript_"),
+    ("application/pdf", "_repr_pdf_"),
+)
+_BUNDLE = "_repr_mimebundle_"
+_WRITTEN = ("image/svg+xml", "application/javascript", "application/xml")
+_LONGEST_ESCAPE = 12
+_COMPLAINT_LIMIT = 300
+
+
+class Unfit(Exception):
+    """What an object gave is not what its MIME type needs."""
+
+
+def text_of(value: Any) -> str:
+    """Its repr; that of a broken object says what is wrong with it."""
+    try:
+        return repr(value)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # noqa: BLE001  # the cell itself went well
+        return "<%s whose repr failed: %s>" % (name_of(type(value)), words_of(error))
+
+
+def bounded(text: str) -> str:
+    """Cut so that it is within TEXT_LIMIT."""
+    if len(text) * _LONGEST_ESCAPE <= TEXT_LIMIT:
+        return text
+    cut = text[:TEXT_LIMIT]
+    while len(json.dumps(cut)) > TEXT_LIMIT:
+        cut = cut[: len(cut) * 3 // 4]
+    return cut
+
+
+def forms_of(
+    value: Any, complain: Complain, include: Optional[Collection[str]] = None, exclude: Optional[Collection[str]] = None
+) -> Dict[str, Any]:
+    """What the object's own methods offer, without the text that every value has.
+
+    A method that fails loses its own form only, and is told to `complain`. Methods count when the object's type has
+    them: an object that answers to every name, as mocks do, offers nothing. Neither does a class.
+    """
+    mro = type.__dict__["__mro__"].__get__(type(value))
+    if type in mro:
+        return {}
+    forms: Dict[str, Any] = {}
+    if _has(mro, _BUNDLE):
+        found = _ask(value, _BUNDLE, complain, include=include, exclude=exclude)
+        if found is not None:
+            forms = wanted(fit_bundle(found, complain), include, exclude)
+    for mime, method in _METHODS:
+        if mime not in forms and _has(mro, method) and is_wanted(mime, include, exclude):
+            found = _ask(value, method, complain)
+            if found is not None:
+                _add(forms, mime, found, complain)
+    return forms
+
+
+def has_method(value: Any, name: str) -> bool:
+    """Whether the type of an object, which is no class, has a method."""
+    mro = type.__dict__["__mro__"].__get__(type(value))
+    return type not in mro and _has(mro, name)
+
+
+def wanted(
+    forms: Dict[str, Any], include: Optional[Collection[str]], exclude: Optional[Collection[str]]
+) -> Dict[str, Any]:
+    return {mime: data for mime, data in forms.items() if is_wanted(mime, include, exclude)}
+
+
+def is_wanted(mime: str, include: Optional[Collection[str]], exclude: Optional[Collection[str]]) -> bool:
+    return (not include or mime in include) and (not exclude or mime not in exclude)
+
+
+def fit_bundle(found: Any, complain: Complain) -> Dict[str, Any]:
+    """The members of a bundle that are fit to be sent; each of the others is told to `complain`."""
+    forms: Dict[str, Any] = {}
+    if not isinstance(found, dict):
+        complain("a MIME bundle must be a dict, not %s" % name_of(type(found)))
+        return forms
+    for mime, data in found.items():
+        if not isinstance(mime, str):
+            complain("a MIME type must be a str, not %s" % name_of(type(mime)))
+        elif data is not None:
+            _add(forms, str.__str__(mime), data, complain)
+    return forms
+
+
+def fit(mime: str, data: Any) -> Any:
+    """As it goes over the wire: text, base64 in ASCII, or plain JSON.
+
+    Raises:
+        Unfit: it is nothing that this MIME type can carry.
+    """
+    if mime == "application/json" or mime.endswith("+json"):
+        return plain_json(_parsed(data))
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return bytes(data).decode("utf-8", "replace") if _is_written(mime) else _base64(data)
+    if not isinstance(data, str):
+        raise Unfit("%s must be %s, not %s" % (mime, "str" if _is_written(mime) else "bytes", name_of(type(data))))
+    text = str.__str__(data)
+    return text if _is_written(mime) else _checked_base64(mime, text)
+
+
+def plain_json(data: Any) -> Any:
+    """The same in dicts, lists, texts and numbers. JSON has no NaN and no infinity: null stands for them.
+
+    Raises:
+        Unfit: it has parts that JSON cannot express.
+    """
+    try:
+        return json.loads(json.dumps(data), parse_constant=_null)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Unfit("it is no JSON: %s" % error) from None
+
+
+def name_of(kind: type) -> str:
+    """The type's name, whatever its metaclass thinks."""
+    name: str = type.__dict__["__name__"].__get__(kind)
+    return name
+
+
+def words_of(error: BaseException) -> str:
+    """The text of an exception, which may be broken too."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  # it was said that it may be broken
+        return "<its text cannot be shown>"
+
+
+def to_stderr(complaint: str) -> None:
+    """One short line, for who looks there."""
+    line = " ".join(complaint.split())
+    if len(line) > _COMPLAINT_LIMIT:
+        line = line[:_COMPLAINT_LIMIT] + "…"
+    try:
+        sys.stderr.write(line + "\n")
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:  # noqa: BLE001, S110  # the cell has closed or replaced it: nobody listens
+        pass
+
+
+def _has(mro: Tuple[type, ...], name: str) -> bool:
+    for kind in mro:
+        members = type.__dict__["__dict__"].__get__(kind)
+        if name in members:
+            return members[name] is not None
+    return False
+
+
+def _ask(value: Any, name: str, complain: Complain, **arguments: Any) -> Any:
+    """What a method gives, without the metadata that may come along; None when it has nothing to give."""
+    try:
+        method = getattr(value, name)
+        found = method(**arguments) if callable(method) else None
+        if isinstance(found, tuple) and len(found) == 2:
+            found = found[0]
+        return found
+    except NotImplementedError:
+        return None
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # noqa: BLE001  # only this form is lost
+        complain("%s of %s failed: %s" % (name, name_of(type(value)), named(error)))
+        return None
+
+
+def named(error: BaseException) -> str:
+    return "%s: %s" % (name_of(type(error)), words_of(error))
+
+
+def _add(forms: Dict[str, Any], mime: str, data: Any, complain: Complain) -> None:
+    try:
+        forms[mime] = fit(mime, data)
+    except Unfit as error:
+        complain("%s cannot be shown: %s" % (mime, error))
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # noqa: BLE001  # data with methods of its own
+        complain("%s cannot be shown: %s" % (mime, named(error)))
+
+
+def _is_written(mime: str) -> bool:
+    return mime.startswith("text/") or mime in _WRITTEN
+
+
+def _base64(data: Any) -> str:
+    return binascii.b2a_base64(data, newline=False).decode("ascii")
+
+
+def _checked_base64(mime: str, text: str) -> str:
+    """Some libraries encode on their own, with line ends."""
+    compact = "".join(text.split())
+    try:
+        binascii.a2b_base64(compact.encode("ascii"))
+    except ValueError:
+        raise Unfit("%s must be bytes, or base64 in a str" % mime) from None
+    return compact
+
+
+def _parsed(data: Any) -> Any:
+    """JSON may come as text; a text that is none is a JSON string."""
+    if not isinstance(data, (str, bytes, bytearray)):
+        return data
+    try:
+        return json.loads(data)
+    except ValueError:
+        return data if isinstance(data, str) else data.decode("utf-8", "replace")
+
+
+def _null(_constant: str) -> None:
+    return None
