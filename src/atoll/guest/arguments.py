@@ -74,6 +74,12 @@ class Arguments:
             raise invalid("%r must map texts to texts." % name)
         return value
 
+    def object(self, name: str) -> Dict[str, Any]:
+        value = self._request.get(name)
+        if not isinstance(value, dict):
+            raise invalid("%r must be an object." % name)
+        return value
+
     def window_size(self, name: str) -> Optional[Tuple[int, int]]:
         """Rows and columns of a terminal."""
         value = self._request.get(name)

@@ -1,0 +1,193 @@
+"""Tables of pandas, polars and pyarrow as one Arrow stream.
+
+The libraries are those of whichever side this runs on: `load` imports one by its name, or raises `Missing`.
+What comes from a guest is taken apart by pyarrow only, uncompressed, and checked in full.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Callable, Dict, Tuple, Union
+
+from .plain import Unfit
+
+Load = Callable[[str], Any]
+Buffer = Union[bytes, bytearray, memoryview]
+
+TYPES = (
+    "pandas.DataFrame",
+    "pandas.Series",
+    "polars.DataFrame",
+    "polars.Series",
+    "pyarrow.Table",
+    "pyarrow.RecordBatch",
+)
+LIBRARIES = frozenset(name.partition(".")[0] for name in TYPES)
+
+# Before, a stream could name a pickle that reading it would load (CVE-2023-47248).
+_OLDEST_PYARROW = (14, 0, 1)
+# With these a small stream can stand for values of any size.
+_UNBOUNDED = ("run_end_encoded", "string_view", "binary_view", "list_view", "large_list_view")
+
+
+class Missing(Exception):
+    """A library that this side would need. `library` is what to install, `why` the reason."""
+
+    def __init__(self, library: str, why: str) -> None:
+        super().__init__(library)
+        self.library = library
+        self.why = why
+
+
+def encode(load: Load, value: Any, name: str) -> Tuple[Dict[str, Any], Buffer]:
+    """The form and the stream of a value whose type is `name`, one of TYPES.
+
+    Raises:
+        Missing: pyarrow, for what needs it.
+        Unfit: it has a column that Arrow has no type for.
+    """
+    form: Dict[str, Any] = {"kind": "arrow", "type": name}
+    library, _, kind = name.partition(".")
+    try:
+        if kind == "Series":
+            form["unnamed"] = library == "pandas" and value.name is None
+            value = value.to_frame()
+        if library == "polars":
+            return form, _polars_stream(load("polars"), value)
+        return form, _arrow_stream(load("pyarrow"), value, library, kind)
+    except (Missing, Unfit):
+        raise
+    except Exception as error:  # noqa: BLE001  # each of the libraries has errors of its own
+        raise Unfit("has no form in Arrow: %s" % str(error)[:300]) from None
+
+
+def _polars_stream(polars: Any, frame: Any) -> Buffer:
+    stream = frame.write_ipc_stream(None, compression="uncompressed", compat_level=polars.CompatLevel.oldest())
+    content: memoryview = stream.getbuffer()
+    return content
+
+
+def _arrow_stream(pyarrow: Any, value: Any, library: str, kind: str) -> Buffer:
+    if library == "pandas":
+        value = pyarrow.Table.from_pandas(value)
+    elif kind == "RecordBatch":
+        value = pyarrow.Table.from_batches([value])
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, value.schema) as writer:
+        writer.write_table(value)
+    return memoryview(sink.getvalue())
+
+
+def decode(load: Load, form: Dict[str, Any], data: Buffer, *, trusted: bool) -> Any:
+    """The value of a stream. `trusted` is for a guest, which believes its host.
+
+    Raises:
+        Missing: a library that this side does not have, or an old one.
+        Unfit: it is no such stream.
+    """
+    name = form.get("type")
+    if name not in TYPES:
+        raise Unfit("is of a type that nobody knows: %s" % ascii(name)[:100])
+    library, _, kind = name.partition(".")
+    try:
+        if library == "polars" and trusted:
+            frame = load("polars").read_ipc_stream(bytes(data))
+        else:
+            frame = _converted(load, _table(load("pyarrow"), data, trusted=trusted), library)
+        return _column(frame, form, library, kind)
+    except (Missing, Unfit):
+        raise
+    except Exception as error:  # noqa: BLE001  # each of the libraries has errors of its own
+        raise Unfit("is no Arrow stream: %s" % str(error)[:300]) from None
+
+
+def _converted(load: Load, table: Any, library: str) -> Any:
+    if library == "pandas":
+        load("pandas")  # whose absence is to be told as such
+        return table.to_pandas()
+    return load("polars").from_arrow(table) if library == "polars" else table
+
+
+def _column(frame: Any, form: Dict[str, Any], library: str, kind: str) -> Any:
+    if kind == "RecordBatch":
+        batches = frame.combine_chunks().to_batches()
+        if len(batches) != 1:
+            raise Unfit("is not one batch of records")
+        return batches[0]
+    if kind != "Series":
+        return frame
+    if frame.shape[1] != 1:
+        raise Unfit("is a series with %d columns" % frame.shape[1])
+    if library == "polars":
+        return frame.to_series(0)
+    series = frame.iloc[:, 0]
+    if form.get("unnamed") is True:
+        series.name = None
+    return series
+
+
+def _table(pyarrow: Any, data: Buffer, *, trusted: bool) -> Any:
+    if not trusted:
+        _check_version(pyarrow)
+        _check_plain(pyarrow, data)
+    with pyarrow.ipc.open_stream(pyarrow.py_buffer(data)) as reader:
+        if not trusted:
+            for kind in reader.schema.types:
+                _check_type(kind, 0)
+        table = reader.read_all()
+    if not trusted:
+        table.validate(full=True)
+        # Columns without content cost nothing in the stream, and as much as others when they are made.
+        if table.num_rows * max(table.num_columns, 1) > 8 * len(data):
+            raise Unfit("has %d rows of %d columns in %d bytes" % (table.num_rows, table.num_columns, len(data)))
+    return table
+
+
+def _check_version(pyarrow: Any) -> None:
+    version = tuple(int(part) for part in pyarrow.__version__.split(".")[:3] if part.isdigit())
+    if version < _OLDEST_PYARROW:
+        raise Missing("pyarrow>=%s" % ".".join(map(str, _OLDEST_PYARROW)), "older ones trust what they read")
+
+
+def _check_type(kind: Any, depth: int) -> None:
+    if depth > 64 or str(kind).partition("<")[0] in _UNBOUNDED:
+        raise Unfit("has columns of the type %s" % str(kind)[:100])
+    if str(kind).startswith("dictionary<"):
+        _check_type(kind.value_type, depth + 1)
+    for index in range(kind.num_fields):
+        _check_type(kind.field(index).type, depth + 1)
+
+
+def _check_plain(pyarrow: Any, data: Buffer) -> None:
+    """A compressed body says itself how much it grows to, so it may not come."""
+    for message in pyarrow.ipc.MessageReader.open_stream(pyarrow.py_buffer(data)):
+        if _is_compressed(bytes(message.metadata)):
+            raise Unfit("is compressed")
+
+
+def _is_compressed(metadata: bytes) -> bool:
+    """From the flatbuffer of an Arrow message, which pyarrow has verified; what else it says pyarrow reads."""
+    message = struct.unpack_from("<I", metadata, 0)[0]
+    kind, header = _member(metadata, message, 1), _member(metadata, message, 2)
+    if not kind or not header or metadata[kind] not in (2, 3):
+        return False
+    batch = _follow(metadata, header)
+    if metadata[kind] == 2:
+        inner = _member(metadata, batch, 1)
+        if not inner:
+            return False
+        batch = _follow(metadata, inner)
+    return _member(metadata, batch, 3) != 0
+
+
+def _follow(data: bytes, at: int) -> int:
+    return at + int(struct.unpack_from("<I", data, at)[0])
+
+
+def _member(data: bytes, table: int, number: int) -> int:
+    """Where a table has its member, or 0 if it is left out."""
+    members = table - struct.unpack_from("<i", data, table)[0]
+    if 4 + 2 * number >= struct.unpack_from("<H", data, members)[0]:
+        return 0
+    offset = struct.unpack_from("<H", data, members + 4 + 2 * number)[0]
+    return table + int(offset) if offset else 0
