@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from .sync import Sandbox, run, run_code, run_many
     from .types import (
         Capability,
+        Checkpoint,
         Chunk,
         CodeError,
         Completed,
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
         Result,
         Spec,
         Transfer,
+        Variable,
     )
 
 __version__ = "0.1.0"
@@ -73,6 +75,7 @@ __all__ = [
     "AtollError",
     "Busy",
     "Capability",
+    "Checkpoint",
     "Chunk",
     "CodeError",
     "CommandFailed",
@@ -114,6 +117,7 @@ __all__ = [
     "UnknownDriver",
     "Unresponsive",
     "Unsupported",
+    "Variable",
     "WallUnavailable",
     "__version__",
     "run",
@@ -123,8 +127,9 @@ __all__ = [
 
 _SYNC = {"Sandbox", "run", "run_code", "run_many"}
 _TYPES = {
-    "Capability", "Chunk", "CodeError", "Completed", "Execution", "FileEvent", "FileInfo", "Handle", "Info",
+    "Capability", "Checkpoint", "Chunk", "CodeError", "Completed", "Execution", "FileEvent", "FileInfo", "Handle", "Info",
     "Layer", "Match", "Metrics", "ProcessInfo", "Resources", "Result", "Spec", "Transfer",
+    "Variable",
 }  # fmt: skip
 
 

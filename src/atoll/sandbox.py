@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # what a first `run` does not need is imported by whoever nee
     from .client.files import AsyncFiles
     from .client.output import AsyncOutput
     from .client.process import AsyncProcess
+    from .client.variables import AsyncVariables
 
 _DESTROY = 60.0
 
@@ -54,6 +55,7 @@ class AsyncSandbox:
         self._record = record
         self._links = Links(record)
         self._files: AsyncFiles | None = None
+        self._variables: AsyncVariables | None = None
 
     @classmethod
     async def create(
@@ -158,6 +160,14 @@ class AsyncSandbox:
 
             self._files = AsyncFiles(self._links)
         return self._files
+
+    @property
+    def variables(self) -> AsyncVariables:
+        if self._variables is None:
+            from .client.variables import AsyncVariables
+
+            self._variables = AsyncVariables(self._links)
+        return self._variables
 
     async def __aenter__(self) -> Self:
         return self

@@ -127,6 +127,22 @@ class Execution(NamedTuple):
         return self.error is None and not self.timed_out
 
 
+class Variable(NamedTuple):
+    """A variable of a context, in short. `size` is in bytes, of the value itself or of an array's content."""
+
+    name: str
+    type: str
+    size: int
+    text: str
+
+
+class Checkpoint(NamedTuple):
+    """What a checkpoint has kept: so many variables, and of those that are lost, as "context/name", the reasons."""
+
+    saved: int = 0
+    lost: Mapping[str, str] = {}
+
+
 class FileInfo(NamedTuple):
     """One entry of a directory. `path` is absolute inside the sandbox."""
 

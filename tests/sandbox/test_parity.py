@@ -10,17 +10,20 @@ from atoll import aio, sync
 from atoll.client.files import AsyncFiles
 from atoll.client.output import AsyncOutput
 from atoll.client.process import AsyncProcess
+from atoll.client.variables import AsyncVariables
 from atoll.client.watch import AsyncWatch
 from atoll.sandbox import AsyncSandbox
 from atoll.sync import Sandbox
 from atoll.sync.files import Files
 from atoll.sync.process import Output, Process, Watch
+from atoll.sync.variables import Variables
 
 PAIRS = [
     (AsyncSandbox, Sandbox),
     (AsyncFiles, Files),
     (AsyncOutput, Output),
     (AsyncProcess, Process),
+    (AsyncVariables, Variables),
     (AsyncWatch, Watch),
 ]
 DUNDERS = {"__aenter__": "__enter__", "__aexit__": "__exit__", "__aiter__": "__iter__", "__anext__": "__next__"}

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # what a first `run` does not need is imported by whoever nee
     from ..client.feed import Input
     from .files import Files
     from .process import Output, Process
+    from .variables import Variables
 
 
 @documented_by(AsyncSandbox)
@@ -35,6 +36,7 @@ class Sandbox:
     def __init__(self, record: Record) -> None:
         self._core = AsyncSandbox(record)
         self._files: Files | None = None
+        self._variables: Variables | None = None
 
     @classmethod
     def create(
@@ -102,6 +104,14 @@ class Sandbox:
 
             self._files = Files(self._core.files)
         return self._files
+
+    @property
+    def variables(self) -> Variables:
+        if self._variables is None:
+            from .variables import Variables
+
+            self._variables = Variables(self._core.variables)
+        return self._variables
 
     def __enter__(self) -> Self:
         return self
