@@ -127,9 +127,8 @@ __all__ = [
 
 _SYNC = {"Sandbox", "run", "run_code", "run_many"}
 _TYPES = {
-    "Capability", "Checkpoint", "Chunk", "CodeError", "Completed", "Execution", "FileEvent", "FileInfo", "Handle", "Info",
-    "Layer", "Match", "Metrics", "ProcessInfo", "Resources", "Result", "Spec", "Transfer",
-    "Variable",
+    "Capability", "Checkpoint", "Chunk", "CodeError", "Completed", "Execution", "FileEvent", "FileInfo", "Handle",
+    "Info", "Layer", "Match", "Metrics", "ProcessInfo", "Resources", "Result", "Spec", "Transfer", "Variable",
 }  # fmt: skip
 
 
