@@ -41,7 +41,7 @@ GUEST_MAY_IMPORT = ("guest", "wire")
 # The pure parts touch no file, no socket, no process and no clock. `os` is there for os.path and os.fspath.
 PURE_PARTS = ("policy", "wire", "types", "errors")
 PURE_MODULES = {
-    "__future__", "collections", "collections.abc", "enum", "errno", "fnmatch", "json", "math", "os", "re",
+    "__future__", "binascii", "collections", "collections.abc", "enum", "errno", "fnmatch", "json", "math", "os", "re",
     "stat", "struct", "typing",
 }  # fmt: skip
 PURE_OS = {"fspath", "PathLike", "path", "fsencode", "fsdecode"}

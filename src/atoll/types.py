@@ -5,6 +5,7 @@ NamedTuples rather than dataclasses: importing `dataclasses` costs more than cre
 
 from __future__ import annotations
 
+import binascii
 import enum
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
@@ -95,14 +96,105 @@ class CodeError(NamedTuple):
 
 
 class Result(NamedTuple):
-    """One displayed value of a cell, as a MIME bundle."""
+    """One displayed value of a cell, as a MIME bundle: text, base64, or JSON, whatever the MIME type needs.
+
+    The properties are None for a form that the value does not have. What is in them comes from the sandbox: HTML
+    and JavaScript may do anything in the page that you put them into.
+    """
 
     data: Mapping[str, Json]
     is_main: bool = True
 
     @property
+    def formats(self) -> tuple[str, ...]:
+        """The MIME types."""
+        return tuple(self.data)
+
+    @property
     def text(self) -> str | None:
         return self.data.get("text/plain")
+
+    @property
+    def html(self) -> str | None:
+        return self.data.get("text/html")
+
+    @property
+    def markdown(self) -> str | None:
+        return self.data.get("text/markdown")
+
+    @property
+    def latex(self) -> str | None:
+        return self.data.get("text/latex")
+
+    @property
+    def svg(self) -> str | None:
+        return self.data.get("image/svg+xml")
+
+    @property
+    def javascript(self) -> str | None:
+        return self.data.get("application/javascript")
+
+    @property
+    def png(self) -> bytes | None:
+        return self._decoded("image/png")
+
+    @property
+    def jpeg(self) -> bytes | None:
+        return self._decoded("image/jpeg")
+
+    @property
+    def pdf(self) -> bytes | None:
+        return self._decoded("application/pdf")
+
+    @property
+    def json(self) -> Json:
+        return self.data.get("application/json")
+
+    @property
+    def chart(self) -> dict[str, Json] | None:
+        """The numbers in a matplotlib figure, with the members that E2B's charts have: `type`, `title`, `elements`…"""
+        return self.data.get("application/vnd.atoll.chart+json")
+
+    @property
+    def plotly(self) -> dict[str, Json] | None:
+        """A plotly figure, as `plotly.graph_objects.Figure` takes it."""
+        return self.data.get("application/vnd.plotly.v1+json")
+
+    @property
+    def vega(self) -> dict[str, Json] | None:
+        """The Vega or Vega-Lite specification of an altair chart."""
+        return next((data for mime, data in self.data.items() if mime.startswith("application/vnd.vega")), None)
+
+    def _decoded(self, mime: str) -> bytes | None:
+        """Raises ValueError for data that no sandbox has sent: what one sends is checked when it arrives."""
+        data = self.data.get(mime)
+        if data is None:
+            return None
+        try:
+            return binascii.a2b_base64(data, strict_mode=True)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"The {mime} of this result is not base64 text: {error}.") from None
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Json]:
+        """For your own notebook: what can do no harm there. HTML comes in a frame that runs no scripts."""
+        shown = {mime: data for mime, data in self.data.items() if mime in _HARMLESS}
+        if self.html is not None:
+            shown["text/html"] = self._repr_html_()
+        return shown
+
+    def _repr_html_(self) -> str | None:
+        if self.html is None:
+            return None
+        page = (_FRAME_POLICY + self.html).replace("&", "&amp;").replace('"', "&quot;")
+        return f'<iframe sandbox srcdoc="{page}" style="width: 100%; height: 20em; border: 0"></iframe>'
+
+
+# A page of a notebook may do whatever its user may, so nothing that could run there comes from a sandbox.
+_HARMLESS = frozenset(("text/plain", "image/png", "image/jpeg", "application/json"))
+_FRAME_POLICY = (
+    '<meta http-equiv="Content-Security-Policy"'
+    " content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">"
+)
 
 
 class Execution(NamedTuple):

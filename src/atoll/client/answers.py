@@ -5,6 +5,7 @@ Each function takes a JSON object of the guest and raises `ProtocolError` for wh
 
 from __future__ import annotations
 
+import binascii
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,9 @@ from ..types import CodeError, FileEvent, FileInfo, Match, ProcessInfo, Result
 Answer = Mapping[str, Any]
 
 _LARGEST = 1 << 63
+_WRITTEN = frozenset(("image/svg+xml", "application/javascript"))
+_ENCODED = frozenset(("image/png", "image/jpeg", "application/pdf"))
+_OBJECTS = frozenset(("application/vnd.atoll.chart+json", "application/vnd.plotly.v1+json"))
 _FILE_TYPES = frozenset(("file", "directory", "symlink", "other"))
 _EVENT_TYPES = frozenset(("created", "modified", "removed", "moved", "overflow"))
 
@@ -102,11 +106,26 @@ def process_info(answer: Answer) -> ProcessInfo:
 
 
 def result(answer: Answer) -> Result:
+    """A MIME bundle whose members are what `Result`'s properties promise."""
     bundle = mapping(answer, "result")
-    plain = bundle.get("text/plain")
-    if plain is not None and type(plain) is not str:
-        raise _wrong("text/plain", "a text", plain)
+    for mime, data in bundle.items():
+        if mime.startswith("text/") or mime in _WRITTEN:
+            if type(data) is not str:
+                raise _wrong(mime, "a text", data)
+        elif mime in _ENCODED:
+            _check_base64(mime, data)
+        elif mime in _OBJECTS and type(data) is not dict:
+            raise _wrong(mime, "an object", data)
     return Result(bundle, flag(answer, "main"))
+
+
+def _check_base64(mime: str, data: object) -> None:
+    try:
+        if type(data) is not str:
+            raise ValueError
+        binascii.a2b_base64(data, strict_mode=True)
+    except ValueError:
+        raise _wrong(mime, "base64", data) from None
 
 
 def code_error(answer: Answer) -> CodeError | None:

@@ -13,7 +13,10 @@ from .figures import Figures, dressed
 
 Send = Callable[[Dict[str, Any], bool], None]
 
-_PLAIN = frozenset((int, str, float, list, dict, tuple, bool, set, frozenset, bytes, bytearray, complex, range, type))
+_PLAIN = frozenset(
+    (int, str, float, list, dict, tuple, bool, set, frozenset, bytes, bytearray, complex, range, type, type(None))
+)
+"""Types whose values have a text only. Their subclasses may have more."""
 
 
 class Displays:
@@ -52,10 +55,7 @@ class Displays:
 
     def show_main(self, value: Any) -> None:
         """Show the value of the last expression. Raises only what the value's own code does to end the cell."""
-        if type(value) in _PLAIN:
-            self._send({mime.TEXT: self._bounded(mime.text_of(value))}, True)
-        else:
-            self._show(value, main=True)
+        self._show(value, main=True)
 
     def end_of_cell(self) -> None:
         """Show the figures that are open, and close them."""
@@ -100,6 +100,9 @@ class Displays:
         include: Optional[Collection[str]] = None,
         exclude: Optional[Collection[str]] = None,
     ) -> None:
+        if type(value) in _PLAIN and include is None and exclude is None:
+            self._send({mime.TEXT: self._bounded(mime.text_of(value))}, main)
+            return
         if self._shows_itself(value):
             return
         bundle: Dict[str, Any] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import binascii
 import json
+import re
 import sys
 from typing import Any, Callable, Collection, Dict, Optional, Tuple
 
@@ -28,6 +29,7 @@ _BUNDLE = "_repr_mimebundle_"
 _WRITTEN = ("image/svg+xml", "application/javascript", "application/xml")
 _LONGEST_ESCAPE = 12
 _COMPLAINT_LIMIT = 300
+_BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}\Z")
 
 
 class Unfit(Exception):
@@ -215,10 +217,11 @@ def _checked_base64(mime: str, text: str) -> str:
     """Some libraries encode on their own, with line ends."""
     compact = "".join(text.split())
     try:
-        binascii.a2b_base64(compact.encode("ascii"))
+        if not _BASE64.match(compact):
+            raise ValueError
+        return _base64(binascii.a2b_base64(compact))
     except ValueError:
         raise Unfit("%s must be bytes, or base64 in a str" % mime) from None
-    return compact
 
 
 def _parsed(data: Any) -> Any:
