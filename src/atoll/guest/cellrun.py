@@ -1,24 +1,19 @@
-"""One cell while it runs in a context's process: its time, its output, its end."""
+"""One request while it runs in a context's process: its time, its output, its end."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import time
 from time import monotonic
 from typing import Any, Callable, Dict, Optional
 
-from ..wire.frames import DATA, EVENT, STDERR, STDOUT, BadFrame, Frame
+from ..wire.frames import BULK, DATA, EVENT, STDERR, STDOUT, BadFrame, Frame
 from .channel import EVENT_LIMIT, Channel, Operation
 from .contextlink import ContextLink
+from .endings import death
 from .loop import Timer
 from .machine import Machine
 from .outlet import Outlet
-from .proc import TICKS
-
-GRACE = 1.0
-"""Between SIGINT and SIGKILL."""
+from .pressing import Pressing
 
 _RETRY = 0.005
 _TEXT_LIMIT = 1 << 16
@@ -26,7 +21,7 @@ _NAME_LIMIT = 200
 
 
 class Cell(Operation):
-    """A cell that somebody has asked for. `cancelled` is called when they no longer care."""
+    """A request to a context that somebody has made. `cancelled` is called when they no longer care."""
 
     def __init__(
         self, channel: Channel, request: Dict[str, Any], timeout: Optional[float], limit: Optional[int]
@@ -36,11 +31,22 @@ class Cell(Operation):
         self.timeout = timeout
         self.outlet = Outlet(channel, limit)
         self.wanted = True
+        self.link: Optional[ContextLink] = None
         self.resume: Callable[[], None] = _nothing
         self.cancelled: Callable[[Cell], None] = _ignore
 
     def writable(self) -> None:
         self.resume()
+
+    def data(self, stream: int, payload: bytes) -> None:
+        if self.link is None:
+            self.channel.consumed(len(payload))
+        else:
+            self.link.feed(payload, lambda: self.channel.consumed(len(payload)))
+
+    def call(self, request: Dict[str, Any]) -> None:
+        if self.link is not None:
+            self.link.call(json.dumps(request).encode("ascii"))
 
     def close(self) -> None:
         self.wanted = False
@@ -52,31 +58,45 @@ class CellRun:
     """Runs a cell from its making on.
 
     Args:
-        count: its number in its context.
+        waits: the context may be busy with a request from a lane; it says when it begins this one.
         over: called once, when the cell is over and the client has all of its output.
     """
 
-    def __init__(self, machine: Machine, link: ContextLink, cell: Cell, count: int, over: Callable[[], None]) -> None:
+    def __init__(
+        self, machine: Machine, link: ContextLink, cell: Cell, over: Callable[[], None], *, waits: bool
+    ) -> None:
         self.cell = cell
         self._machine = machine
         self._link = link
-        self._count = count
         self._over = over
         self._started = monotonic()
-        self._started_ticks = int(time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS)
         self._timed_out = False
         self._answer: Optional[Dict[str, Any]] = None
         self._settling = self._settled = False
+        self.begun = False
         self._timer: Optional[Timer] = None
+        self._pressing: Optional[Pressing] = None
         cell.resume = self.resume
-        if cell.timeout is not None:
-            self._timer = machine.loop.after(cell.timeout, self._out_of_time)
-        link.request(json.dumps(cell.request).encode("ascii"))
+        cell.link = link
+        if not waits:
+            self.begin()
+        link.request(json.dumps({**cell.request, "waits": waits}).encode("ascii"))
+
+    def begin(self) -> bool:
+        """The context begins it now; whether it is still wanted."""
+        self.begun = True
+        self._started = monotonic()
+        if self.cell.timeout is not None and self.cell.wanted:
+            self._timer = self._machine.loop.after(self.cell.timeout, self._out_of_time)
+        return self.cell.wanted
 
     def hear(self, frame: Frame) -> None:
         """Take a frame of the context. Code of the cell may have forged it."""
         if frame.kind == DATA:
-            self.cell.outlet.put(STDERR if frame.stream == STDERR else STDOUT, frame.payload)
+            if frame.stream == BULK:
+                self.cell.outlet.put_bulk(frame.payload)
+            else:
+                self.cell.outlet.put(STDERR if frame.stream == STDERR else STDOUT, frame.payload)
         elif self._answer is not None:
             return
         elif frame.kind == EVENT:
@@ -95,19 +115,15 @@ class CellRun:
         return True
 
     def stop(self) -> None:
-        """SIGINT, as soon as the cell runs; once more for one that caught it; then SIGKILL."""
+        """End it, by force if need be."""
         self.cell.outlet.spill()
         self._link.resume()
-        if not self._settling:
+        if not self.begun:
+            self._settling = True
+            self._cleaned_up()
+        elif not self._settling:
             self._stop_timer()
-            self._press(GRACE)
-
-    def _press(self, left: float) -> None:
-        if left <= 0:
-            self._link.kill()
-            return
-        pause = GRACE / 2 if self._link.interrupt() else _RETRY
-        self._timer = self._machine.loop.after(pause, lambda: self._press(left - pause))
+            self._pressing = Pressing(self._machine, self._link, 0)
 
     def _out_of_time(self) -> None:
         self._timed_out = True
@@ -128,6 +144,8 @@ class CellRun:
         if not self._settling:
             self._settling = True
             self._stop_timer()
+            if self._pressing is not None:
+                self._pressing.cease()
             self._link.settle(self._clean_up)
 
     def _stop_timer(self) -> None:
@@ -137,7 +155,7 @@ class CellRun:
     def _clean_up(self) -> None:
         if self._timed_out or not self.cell.wanted:
             spared = self._link.pid if self._link.alive else 0
-            self._machine.killer.kill_since(self._link.mark, self._started_ticks, spared, self._cleaned_up)
+            self._machine.killer.kill_since(self._link.mark, ticks(self._started), spared, self._cleaned_up)
         else:
             self._cleaned_up()
 
@@ -150,16 +168,44 @@ class CellRun:
             self._settled = False
             self._over()
 
-    def verdict(self, state_lost: bool) -> Dict[str, Any]:
-        answer = self._answer if self._answer is not None else {"error": _death(self._link.status)}
+    def verdict(self, state_lost: bool, count: int) -> Dict[str, Any]:
+        """The whole answer for the client."""
+        if "do" in self.cell.request:
+            return self._plain_verdict()
+        said = self._answer if self._answer is not None else {"error": death(self._link, self._machine)}
+        answer = said["ok"] if isinstance(said.get("ok"), dict) else said
+        counted = answer.get("count")
+        exit_code = answer.get("exit_code")
         return {
-            "count": self._count,
-            "error": _error(answer.get("error")),
-            "timed_out": self._timed_out,
-            "truncated": answer.get("truncated") is True or self.cell.outlet.truncated,
-            "state_lost": state_lost,
-            "duration": monotonic() - self._started,
+            "ok": {
+                "count": counted if type(counted) is int and counted >= 0 else count,
+                "error": _error(answer.get("error")),
+                "timed_out": self._timed_out,
+                "truncated": answer.get("truncated") is True or self.cell.outlet.truncated,
+                "state_lost": state_lost,
+                "duration": monotonic() - self._started,
+                "exit_code": exit_code if type(exit_code) is int else None,
+            }
         }
+
+    def _plain_verdict(self) -> Dict[str, Any]:
+        """Of a request that is no cell: what the context says, or why it says nothing."""
+        if self._timed_out:
+            return {"error": {"code": "timed_out", "message": "The context did not answer in time."}}
+        if self._answer is None:
+            return {"error": {"code": "busy", "message": death(self._link, self._machine)["value"]}}
+        if isinstance(self._answer.get("error"), dict) or isinstance(self._answer.get("ok"), dict):
+            return self._answer
+        return {"error": {"code": "internal", "message": "The context gave no answer that makes sense."}}
+
+
+def ticks(moment: float) -> int:
+    """A moment of the monotonic clock as the process table counts it."""
+    import time
+
+    from .proc import TICKS
+
+    return int((time.clock_gettime(time.CLOCK_BOOTTIME) - (monotonic() - moment)) * TICKS)
 
 
 def _parsed(frame: Frame) -> Dict[str, Any]:
@@ -178,22 +224,6 @@ def _error(said: Any) -> Optional[Dict[str, str]]:
         "value": str(said.get("value"))[:_TEXT_LIMIT],
         "traceback": str(said.get("traceback"))[:_TEXT_LIMIT],
     }
-
-
-def _death(status: int) -> Dict[str, str]:
-    if os.WIFSIGNALED(status):
-        reason = "signal %d (%s) ended the Python process" % (os.WTERMSIG(status), _name(os.WTERMSIG(status)))
-    else:
-        reason = "the Python process exited with %d" % os.WEXITSTATUS(status)
-    value = "%s; the variables of this context are lost" % reason
-    return {"name": "ContextDied", "value": value, "traceback": "ContextDied: %s\n" % value}
-
-
-def _name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return "real time"
 
 
 def _nothing() -> None:

@@ -4,78 +4,113 @@ from __future__ import annotations
 import __future__
 
 import ast
+import fcntl
 import json
-import linecache
 import os
 import signal
 import sys
-import traceback
+import termios
 import types
-from mmap import mmap
-from typing import Any, Dict, List, NoReturn, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
 
-from ..wire.frames import END, EVENT
-from .cellstreams import Wire
+from . import stories, variables
+from .asking import Asking
+from .cellstreams import Streams
+from .display import Displays
+from .ports import HungUp, Port, Reception
+from .refusal import Refused
+from .results import Results
+from .shared import Shared
 
-TEXT_LIMIT = 1 << 16
-RESULT_LIMIT = 500_000
-"""Of an encoded result: with its wrapping it must fit into an EVENT, which is at most half a window."""
-
-_GUEST = os.path.dirname(os.path.abspath(__file__))
-_REMEMBERED_SOURCES = 1000
 _COROUTINE = 0x80
 _FUTURES = 0
 for _name in __future__.all_feature_names:
     _FUTURES |= getattr(__future__, _name).compiler_flag
+_EMPTY = b"\0\0\0\0"
+_NOTHING_WENT_WRONG = b'{"ok":{"count":%d,"error":null,"truncated":%s}}'
+
+Handler = Callable[[Dict[str, Any], Port], Dict[str, Any]]
 
 
 class Interpreter:
     """The state between cells: a `__main__` module, compiler flags, and an event loop once one is needed."""
 
-    def __init__(self, wire: Wire, running: mmap) -> None:
-        self._wire = wire
-        self._running = running
+    def __init__(self, streams: Streams, shared: Shared) -> None:
+        self._streams = streams
+        self._shared = shared
         self._module = types.ModuleType("__main__")
-        self._module.__dict__["__builtins__"] = sys.modules["builtins"]
+        self.namespace = self._module.__dict__
+        self.namespace["__builtins__"] = sys.modules["builtins"]
         sys.modules["__main__"] = self._module
         self._pid = os.getpid()
         self._flags = 0
-        self._count = 0
+        self.count = 0
         self._events: Any = None
         self._interruptible = False
-        self._truncated = False
+        self._results = Results(streams.flush)
+        self._displays = Displays(self._results.send)
+        self._displays.install()
+        self._asking = Asking()
+        self._asking.install()
 
-    def run(self, request: Dict[str, Any]) -> Dict[str, Any]:
-        """Run a cell and say how it went. Results are sent on the way."""
-        self._count += 1
-        self._truncated = False
+    def run(self, request: Dict[str, Any], port: Port) -> bytes:
+        """Run a cell and say how it went. Output and results are sent on the way."""
+        limit = request.get("limit")
+        self._streams.begin(port, limit)
+        self._results.begin(port, limit)
+        self._displays.truncated = False
+        self._asking.begin(port, request)
         signal.signal(signal.SIGINT, self._interrupt)
-        error, bundle = self._attempt(request)
-        self._wire.flush()
-        if os.getpid() != self._pid:
-            os._exit(0)  # the cell forked, and this is a child that has come to the cell's end
-        if bundle is not None:
-            self._wire.send(EVENT, json.dumps({"result": bundle, "main": True}).encode("ascii"))
-        return {"count": self._count, "error": error, "truncated": self._truncated}
+        error = self._attempt(request)
+        self._streams.flush()
+        self._asking.end()
+        self._results.end()
+        truncated = self._streams.truncated or self._results.truncated or self._displays.truncated
+        if error is None:
+            return _NOTHING_WENT_WRONG % (self.count, b"true" if truncated else b"false")
+        described, cut = stories.describe(error)
+        answer = {"count": self.count, "error": described, "truncated": truncated or cut}
+        return json.dumps({"ok": answer}).encode("ascii")
 
-    def _attempt(self, request: Dict[str, Any]) -> Tuple[Optional[Dict[str, str]], Optional[Dict[str, str]]]:
-        bundle = None
+    def _attempt(self, request: Dict[str, Any]) -> Optional[BaseException]:
+        """Whatever a cell raises is its result."""
         try:
             self._interruptible = True
-            self._running[0] = 1
+            self._shared.running = True
             try:
-                with Surroundings(request.get("env", {}), request.get("cwd")):
-                    bundle = self._show(self._execute(request["code"]))
-            except BaseException as error:  # noqa: BLE001  # whatever a cell raises is its result
-                return self._describe(error), None
+                if request.get("env") or request.get("cwd"):
+                    with Surroundings(request.get("env") or {}, request.get("cwd")):
+                        self._run(request["code"])
+                else:
+                    self._run(request["code"])
             finally:
-                self._running[0] = 0
+                self._shared.running = False
                 self._interruptible = False
-        except KeyboardInterrupt as error:
-            self._running[0] = 0
+        except BaseException as error:  # noqa: BLE001
+            # Once more: an interrupt may have come between the two.
+            self._shared.running = False
             self._interruptible = False
-            return self._describe(error), None
-        return None, bundle
+            return error
+        return None
+
+    def _run(self, source: str) -> None:
+        """Figures are shown after a cell that raises, too."""
+        try:
+            value = self._execute(source)
+        except BaseException:
+            self._end_if_forked()
+            self._displays.end_of_cell()
+            raise
+        self._end_if_forked()
+        if value is not None:
+            self._displays.show_main(value)
+        self._displays.end_of_cell()
+
+    def _end_if_forked(self) -> None:
+        """The cell forked, and this is a child that has come to the cell's end: what follows is its parent's."""
+        if os.getpid() != self._pid:
+            self._streams.flush()
+            os._exit(0)
 
     def _interrupt(self, _number: int, _frame: Any) -> None:
         """Between cells there is nothing to interrupt."""
@@ -83,25 +118,26 @@ class Interpreter:
             raise KeyboardInterrupt
 
     def _execute(self, source: str) -> Any:
-        name = "<cell %d>" % self._count
-        self._remember(name, source)
+        name = stories.remember(self.count, source)
         flags = self._flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         tree = compile(source, name, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
-        last = None
-        if tree.body and isinstance(tree.body[-1], ast.Expr):
-            last = ast.Expression(tree.body.pop().value)
-        body = compile(tree, name, "exec", flags, dont_inherit=True)
-        self._flags |= body.co_flags & _FUTURES
-        parts = [body]
+        parts: List[types.CodeType] = []
+        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        if tree.body or last is None:
+            parts.append(compile(tree, name, "exec", flags, dont_inherit=True))
+            self._flags |= parts[0].co_flags & _FUTURES
         if last is not None:
             flags |= self._flags
-            parts.append(compile(last, name, "eval", flags, dont_inherit=True))
+            parts.append(compile(ast.Expression(last.value), name, "eval", flags, dont_inherit=True))
         if any(part.co_flags & _COROUTINE for part in parts):
             return self._await(self._evaluate_awaiting(parts))
-        return [self._evaluate(part) for part in parts][-1]
+        value = None
+        for part in parts:
+            value = self._evaluate(part)
+        return value
 
     def _evaluate(self, code: types.CodeType) -> Any:
-        return eval(code, self._module.__dict__)  # noqa: S307  # running the code is what this is for
+        return eval(code, self.namespace)  # noqa: S307  # running the code is what this is for
 
     async def _evaluate_awaiting(self, parts: List[types.CodeType]) -> Any:
         """All of it inside the event loop, also what comes before the first `await`."""
@@ -129,34 +165,6 @@ class Interpreter:
             except asyncio.CancelledError:
                 pass
             raise
-
-    def _show(self, value: Any) -> Optional[Dict[str, str]]:
-        if value is None:
-            return None
-        try:
-            text = repr(value)
-        except Exception as error:  # noqa: BLE001  # the cell itself went well
-            text = "<%s whose repr failed: %s>" % (type(value).__name__, _text_of(error))
-        return {"text/plain": self._bounded(text)}
-
-    def _bounded(self, text: str) -> str:
-        """Cut so that it fits, encoded as JSON, into an event."""
-        cut = text[:RESULT_LIMIT]
-        while len(json.dumps(cut)) > RESULT_LIMIT:
-            cut = cut[: len(cut) * 3 // 4]
-        self._truncated = self._truncated or len(cut) < len(text)
-        return cut
-
-    def _remember(self, name: str, source: str) -> None:
-        lines = [line + "\n" for line in source.splitlines()]
-        linecache.cache[name] = (len(source), None, lines, name)
-        linecache.cache.pop("<cell %d>" % (self._count - _REMEMBERED_SOURCES), None)
-
-    def _describe(self, error: BaseException) -> Dict[str, str]:
-        value = _text_of(error)
-        story = _story(error)
-        self._truncated = self._truncated or max(len(value), len(story)) > TEXT_LIMIT
-        return {"name": type(error).__name__, "value": value[:TEXT_LIMIT], "traceback": story[-TEXT_LIMIT:]}
 
 
 class Surroundings:
@@ -187,50 +195,80 @@ class Surroundings:
             os.close(self._directory)
 
 
-def _text_of(error: BaseException) -> str:
-    try:
-        if isinstance(error, SystemExit):
-            return "0" if error.code is None else str(error.code)
-        return str(error)
-    except Exception:  # noqa: BLE001  # an exception may be broken too
-        return "<its text cannot be shown>"
+class Service:
+    """Serves requests, one after the other, until the guest hangs up.
 
+    Args:
+        pipes: copies of the pipes that processes of a cell write to.
+    """
 
-def _story(error: BaseException) -> str:
-    """The traceback as the author of the cell expects it: without the guest's own frames."""
-    if isinstance(error, SyntaxError) and _is_ours_alone(error):
-        return "".join(traceback.format_exception_only(type(error), error))
-    summary = traceback.TracebackException(type(error), error, error.__traceback__)
-    _clean(summary, set())
-    return "".join(summary.format())
+    def __init__(self, reception: Reception, shared: Shared, pipes: Tuple[int, ...]) -> None:
+        self._reception = reception
+        self._guest = reception.guest
+        self._shared = shared
+        self._pipes = pipes
+        self._streams = Streams(self._guest)
+        self._streams.install()
+        self._interpreter = Interpreter(self._streams, shared)
+        self._handlers: Dict[str, Handler] = {
+            "variables": lambda request, port: variables.handle(self._interpreter.namespace, request, port),
+        }
 
+    def run(self) -> NoReturn:
+        while True:
+            upcoming = self._reception.next()
+            if upcoming is None:
+                os._exit(0)
+            port, request = upcoming
+            try:
+                self._serve(port, request)
+            except (OSError, HungUp):
+                if port is self._guest:
+                    os._exit(0)
+                # The client of a lane is gone; the reception drops it when it looks there next.
 
-def _is_ours_alone(error: BaseException) -> bool:
-    """Whether it was raised before the cell ran."""
-    trace = error.__traceback__
-    while trace is not None:
-        if not trace.tb_frame.f_code.co_filename.startswith(_GUEST):
-            return False
-        trace = trace.tb_next
-    return True
+    def _serve(self, port: Port, request: Dict[str, Any]) -> None:
+        do = request.get("do", "code")
+        if do == "code":
+            self._interpreter.count += 1
+        self._shared.begin(port.lane, port.channel, self._interpreter.count)
+        if port.lane and self._shared.waiting:
+            self._guest.settle()
+        answer = self._interpreter.run(request, port) if do == "code" else self._handle(do, request, port)
+        self._streams.begin(self._guest, None)
+        if port.lane and self._has_relayed():
+            self._guest.settle()
+        self._shared.begin(0, 0, self._interpreter.count)
+        port.end(answer)
 
+    def _handle(self, do: str, request: Dict[str, Any], port: Port) -> bytes:
+        """Anything but a cell; it may run code of the cells' objects, so it can be interrupted and can fail."""
+        handler = self._handlers.get(do)
+        try:
+            if handler is None:
+                raise Refused("unsupported", "A context does not know how to do %.50r." % (do,))
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            self._shared.running = True
+            try:
+                return json.dumps({"ok": handler(request, port)}).encode("ascii")
+            finally:
+                self._shared.running = False
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+        except (OSError, HungUp):
+            raise
+        except Refused as refusal:
+            return json.dumps({"error": refusal.wire()}).encode("ascii")
+        except BaseException as error:  # noqa: BLE001  # code of the cells' objects may raise anything
+            self._shared.running = False
+            message = "%s: %s" % (type(error).__name__, stories.text_of(error))
+            return json.dumps({"error": Refused("invalid_input", message).wire()}).encode("ascii")
 
-def _clean(summary: Any, seen: Set[int]) -> None:
-    if summary is None or id(summary) in seen:
-        return
-    seen.add(id(summary))
-    summary.stack[:] = [frame for frame in summary.stack if not frame.filename.startswith(_GUEST)]
-    _clean(summary.__cause__, seen)
-    _clean(summary.__context__, seen)
-    for member in getattr(summary, "exceptions", None) or ():
-        _clean(member, seen)
-
-
-def serve(wire: Wire, running: mmap) -> NoReturn:
-    """Run cells until the guest hangs up. `running` shows the guest whether there is something to interrupt."""
-    interpreter = Interpreter(wire, running)
-    while True:
-        request = wire.receive()
-        if request is None:
-            os._exit(0)
-        wire.send(END, json.dumps(interpreter.run(request)).encode("ascii"))
+    def _has_relayed(self) -> bool:
+        """Whether processes of the cell have written something that the client may not have yet."""
+        for fd in self._pipes:
+            try:
+                if fcntl.ioctl(fd, termios.FIONREAD, _EMPTY) != _EMPTY:
+                    return True
+            except OSError:
+                continue  # the cell has closed it
+        return self._shared.relaying

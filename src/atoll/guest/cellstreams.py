@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import io
-import json
-import socket
 import sys
-from typing import Any, Dict, Optional
+from typing import Any, Optional
 
-from ..wire.frames import DATA, OPEN, STDERR, STDOUT, encode
-from .packets import PACKET, Assembler, split
+from ..wire.frames import STDERR, STDOUT
+from .ports import Port
 
 
-class Wire:
-    """The context's end of the socket to its guest."""
+class Streams:
+    """What Python itself writes. It goes to `port`: that of the cell, and between two cells that of the guest."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
-        self._assembler = Assembler()
-        stdout = _Raw(self, STDOUT)
+    def __init__(self, port: Port) -> None:
+        self.port = port
+        self.left: Optional[int] = None
+        self.truncated = False
         self._stdout = io.TextIOWrapper(
-            io.BufferedWriter(stdout), encoding="utf-8", errors="surrogateescape", line_buffering=True
+            io.BufferedWriter(_Raw(self, STDOUT)), encoding="utf-8", errors="surrogateescape", line_buffering=True
         )
         stderr: Any = _Raw(self, STDERR, before=self._stdout)
         self._stderr = io.TextIOWrapper(stderr, encoding="utf-8", errors="backslashreplace", write_through=True)
@@ -29,37 +27,33 @@ class Wire:
         sys.stdout = sys.__stdout__ = self._stdout  # type: ignore[misc]
         sys.stderr = sys.__stderr__ = self._stderr  # type: ignore[misc]
 
-    def write(self, stream: int, data: memoryview) -> None:
-        for start in range(0, len(data), PACKET):
-            self._sock.send(encode(0, DATA, data[start : start + PACKET], stream))
+    def begin(self, port: Port, limit: Optional[int]) -> None:
+        """From now on output belongs to a cell, of which at most `limit` bytes are passed on."""
+        self.port = port
+        self.left = limit
+        self.truncated = False
 
     def flush(self) -> None:
         """What the cell has printed goes out before its end is told."""
         if not self._stdout.closed:
             self._stdout.flush()
 
-    def send(self, kind: int, payload: bytes) -> None:
-        for packet in split(kind, payload):
-            self._sock.send(packet)
-
-    def receive(self) -> Optional[Dict[str, Any]]:
-        """The next cell; None when the guest is gone."""
-        while True:
-            packet = self._sock.recv(2 * PACKET)
-            if not packet:
-                return None
-            frame = self._assembler.add(packet, (OPEN,))
-            if frame is not None:
-                request: Dict[str, Any] = json.loads(frame.payload)
-                return request
+    def write(self, stream: int, data: memoryview) -> None:
+        if self.left is not None:
+            if len(data) > self.left:
+                self.truncated = True
+                data = data[: self.left]
+            self.left -= len(data)
+        if data:
+            self.port.write(stream, data)
 
 
 class _Raw(io.RawIOBase):
     """Sends what is written to it. `before` is flushed first, which keeps the order of the two streams."""
 
-    def __init__(self, wire: Wire, stream: int, before: Optional[io.TextIOWrapper] = None) -> None:
+    def __init__(self, streams: Streams, stream: int, before: Optional[io.TextIOWrapper] = None) -> None:
         super().__init__()
-        self._wire = wire
+        self._streams = streams
         self._stream = stream
         self._before = before
 
@@ -76,5 +70,5 @@ class _Raw(io.RawIOBase):
         if self._before is not None and not self._before.closed:
             self._before.flush()
         view = memoryview(data).cast("B")
-        self._wire.write(self._stream, view)
+        self._streams.write(self._stream, view)
         return len(view)

@@ -1,58 +1,118 @@
-"""Contexts: Python processes that keep their variables between cells, with a queue of cells each."""
+"""A context: a process that keeps its state between cells, with a queue of requests."""
 
 from __future__ import annotations
 
+import socket
 from collections import deque
-from typing import Any, Deque, Dict, Optional
+from time import monotonic
+from typing import Any, Callable, Deque, Dict, Optional
 
 from ..wire.frames import DATA, STDERR, STDOUT, Frame
-from .arguments import Arguments, encoded
-from .cellrun import Cell, CellRun
+from . import languages
+from .cellrun import Cell, CellRun, ticks
 from .channel import Channel, Operation
-from .contextlink import ContextLink, Listener
+from .contextlink import ContextLink, ContextSettings, Listener
+from .endings import death
+from .lanes import MAX_LANES, Lane, Lanes
 from .machine import Machine
 from .outlet import Outlet
-from .refusal import BUSY, CANCELLED, Refused, invalid
+from .packets import READY, SETTLE
+from .pressing import Pressing
+from .refusal import BUSY, CANCELLED, UNSUPPORTED, Refused
 
-_MAX_CONTEXTS = 64
-_NAME_LIMIT = 200
+_WATCH = 0.002
+
+
+class Stop(Operation):
+    """Somebody wants a request of a lane to end. With `force` its process is killed, whatever it says of itself."""
+
+    def __init__(self, channel: Channel, *, force: bool) -> None:
+        super().__init__(channel)
+        self.force = force
+
+    def begin(self) -> None:
+        self.channel.send_event(b'{"stopping":true}')
+
+    def finish(self, stopping: bool, left: float = 0.0) -> None:
+        self.channel.end({"stopping": stopping, "left": left})
 
 
 class Context:
-    """One context. Its process is made for the first cell, and again after it has died."""
+    """One context. Its process is made for the first request, and again after it has died."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, settings: ContextSettings) -> None:
+        self.settings = settings
         self._machine = machine
         self._queue: Deque[Cell] = deque()
         self._run: Optional[CellRun] = None
         self._link: Optional[ContextLink] = None
+        self._lanes = Lanes(machine.loop, self._lane_gone, self._lane_drained)
         self._between = Outlet(None)
-        self._count = 0
+        self._submitted = 0
         self._state_lost = False
+        self._last_death: Dict[str, Any] = {}
+        self._settling_lane = 0
+
+    @property
+    def busy(self) -> bool:
+        return self._run is not None or bool(self._queue) or (self._link is not None and self._runs_lane(self._link))
+
+    @property
+    def used(self) -> bool:
+        """Whether its process has run anything."""
+        link = self._link
+        if link is None:
+            return False
+        return self._submitted > 0 or (link.takes_lanes and link.shared.begun.count > 0)
+
+    def describe(self) -> Dict[str, Any]:
+        link = self._link
+        count = link.shared.begun.count if link is not None and link.takes_lanes else self._submitted
+        return {
+            "name": self.settings.name,
+            "language": self.settings.language,
+            "cwd": self._machine.root.absolute(self.settings.cwd),
+            "pid": link.pid if link is not None and link.alive else None,
+            "busy": self.busy,
+            "count": count if link is not None else 0,
+        }
 
     def prepare(self) -> ContextLink:
-        """Its process, made ahead of the first cell if there is none. Raises Refused."""
-        self._machine.reaper.reap()  # it may have died just now, which the next cell must not suffer from
+        """Its process, made ahead of the first request if there is none. Raises Refused."""
+        self._machine.reaper.reap()  # it may have died just now, which the next request must not suffer from
         if self._link is None:
-            listener = Listener(self._hear, self._output, lambda: self._outlet.room, self._exited)
-            self._link = ContextLink(self._machine, listener)
-            self._count = 0
+            listener = Listener(self._hear, self._output, self._room, self._exited, self._reading)
+            make = ContextLink if self.settings.language == "python" else languages.link_for(self.settings.language)
+            self._link = make(self._machine, listener, self.settings)
+            self._submitted = 0
         return self._link
 
     def discard_unused(self) -> None:
-        if self._run is None and not self._queue and self._count == 0:
-            self.discard()
-
-    def discard(self) -> None:
-        """End its process, which has run no cell."""
-        if self._link is not None:
-            self._drop(self._link)
-
-    def renew_unused(self) -> None:
-        """Have a process that has not run anything yet made anew, when it is needed."""
-        if self._link is not None and self._count == 0:
+        """End a process that has run nothing, and that nobody wants to use now."""
+        if self._link is not None and not self.busy and not self.used and not len(self._lanes):
             self._link.kill()
             self._drop(self._link)
+
+    def restart(self, done: Callable[[], None]) -> None:
+        """End its process with all that it has started; the next request makes a new one. Cells that wait fail."""
+        waiting, self._queue = list(self._queue), deque()
+        for cell in waiting:
+            cell.channel.fail(Refused(CANCELLED, "The context was restarted before the cell ran."))
+        link = self._link
+        if link is None:
+            done()
+            return
+        if self._run is not None:
+            self._run.cell.outlet.spill()
+        link.reason = "the context was restarted"
+        link.kill()
+
+        def forget() -> None:
+            self._state_lost = False
+            self._between.drop()
+            done()
+
+        self._machine.killer.kill_command(link.mark, forget)
 
     def submit(self, cell: Cell) -> None:
         cell.cancelled = self._cancel
@@ -61,7 +121,93 @@ class Context:
 
     def interrupt(self) -> bool:
         """Whether there was something to interrupt."""
-        return self._run is not None and self._run.interrupt()
+        if self._run is not None:
+            return self._run.interrupt()
+        return self._link is not None and self._link.interrupt()
+
+    def take_lane(self, sock: socket.socket) -> None:
+        """Give a client's stream to the process. Raises Refused."""
+        link = self._lane_link()
+        try:
+            link.add_lane(self._lanes.upcoming(), sock)
+        except OSError as error:
+            raise Refused(BUSY, "The context takes no more streams now.") from error
+        self._lanes.add(sock)
+
+    def check_lane(self) -> Dict[str, Any]:
+        """What a client must know of the lane that it gets. Raises Refused where there can be none."""
+        self._lane_link()
+        if len(self._lanes) >= MAX_LANES:
+            raise Refused(BUSY, "This context already has %d streams." % MAX_LANES)
+        lost, self._state_lost = self._state_lost, False
+        return {"lane": self._lanes.upcoming(), "state_lost": lost}
+
+    def stop_lane(self, lane: int, channel: int, timeout: float, stop: Stop) -> None:
+        """End a request of a lane that is out of time; unless it has not begun, or not that long ago."""
+        link = self._link
+        if link is None or not link.alive or not link.takes_lanes:
+            stop.finish(stopping=False)
+            return
+        begun = link.shared.begun
+        if not stop.force:
+            left = timeout
+            if (begun.lane, begun.channel) == (lane, channel):
+                left -= monotonic() - begun.since
+            if left > 0:
+                stop.finish(stopping=False, left=left)
+                return
+        stop.begin()
+        if stop.force:
+            link.kill()
+        self._press_lane(link, lane, channel, begun.since, lambda: stop.finish(stopping=True))
+
+    def _press_lane(
+        self, link: ContextLink, lane: int, channel: int, since: float, done: Callable[[], None]
+    ) -> None:
+        pressing = Pressing(self._machine, link, lane)
+
+        def look() -> None:
+            begun = link.shared.begun
+            if link.alive and (begun.lane, begun.channel) == (lane, channel):
+                self._machine.loop.after(_WATCH, look)
+                return
+            pressing.cease()
+            spared = link.pid if link.alive else 0
+            self._machine.killer.kill_since(link.mark, ticks(min(since, monotonic())), spared, done)
+
+        look()
+
+    def postmortem(self) -> Dict[str, Any]:
+        """How its last process ended, for a client whose lane ended with it."""
+        self._machine.reaper.reap()
+        self._state_lost = False
+        return self._last_death
+
+    def _lane_link(self) -> ContextLink:
+        link = self.prepare()
+        if not link.takes_lanes:
+            raise Refused(UNSUPPORTED, "Contexts of this language have no streams of their own.")
+        return link
+
+    def _runs_lane(self, link: ContextLink) -> bool:
+        return link.takes_lanes and link.shared.begun.lane != 0
+
+    def _lane_gone(self, lane: Lane) -> None:
+        """A client has hung up: what it was running is cancelled."""
+        link = self._link
+        if link is None:
+            return
+        begun = link.shared.begun
+        if begun.lane == lane.number:
+            self._press_lane(link, lane.number, begun.channel, begun.since, _nothing)
+        self._finish_settling()
+
+    def _lane_drained(self) -> None:
+        link = self._link
+        if link is not None:
+            link.shared.relaying = False
+            link.resume()
+        self._finish_settling()
 
     def _cancel(self, cell: Cell) -> None:
         """The client has gone: stop the cell as if its time were up, or never start it."""
@@ -77,6 +223,25 @@ class Context:
         """Output between two cells comes from what the first has left running, and is shown with the second."""
         return self._between if self._run is None else self._run.cell.outlet
 
+    def _lane_now(self) -> Optional[Lane]:
+        """The lane that output of processes belongs to, if a request of one runs."""
+        link = self._link
+        if link is None or not link.takes_lanes:
+            return None
+        number = link.shared.begun.lane
+        return self._lanes.get(number) if number else None
+
+    def _room(self) -> int:
+        lane = self._lane_now()
+        return self._outlet.room if lane is None else lane.room
+
+    def _reading(self, begins: bool) -> None:
+        """The context must know of output that is neither in its pipe nor with its client."""
+        link = self._link
+        if link is not None and link.takes_lanes:
+            lane = self._lane_now()
+            link.shared.relaying = begins or (lane is not None and not lane.empty)
+
     def _next(self) -> None:
         if self._run is not None or not self._queue:
             return
@@ -87,9 +252,11 @@ class Context:
             cell.channel.fail(refusal)
             self._machine.loop.soon(self._next)
             return
-        self._count += 1
+        self._submitted += 1
         cell.outlet.take_over(self._between)
-        self._run = CellRun(self._machine, link, cell, self._count, self._run_is_over)
+        if link.takes_lanes:
+            link.shared.waiting = False
+        self._run = CellRun(self._machine, link, cell, self._run_is_over, waits=len(self._lanes) > 0)
         link.resume()
 
     def _run_is_over(self) -> None:
@@ -97,7 +264,7 @@ class Context:
         if run is None or link is None:
             return
         self._run = None
-        run.cell.channel.end(run.verdict(self._state_lost))
+        run.cell.channel.answer(run.verdict(self._state_lost, self._submitted))
         self._state_lost = False
         if link.alive:
             link.resume()
@@ -106,88 +273,75 @@ class Context:
         self._machine.loop.soon(self._next)
 
     def _output(self, stream: int, data: bytes) -> None:
-        self._outlet.put(stream, data)
+        lane = self._lane_now()
+        if lane is not None and self._link is not None:
+            lane.put(self._link.shared.begun.channel, stream, data)
+            return
+        outlet = self._outlet
+        outlet.put(stream, data)
+        if outlet is self._between and self._link is not None and self._link.takes_lanes:
+            self._link.shared.waiting = True
 
     def _hear(self, frame: Frame) -> None:
-        if self._run is not None:
+        if frame.kind == SETTLE:
+            self._settle()
+        elif frame.kind == READY:
+            self._admit()
+        elif self._run is not None and self._run.begun:
             self._run.hear(frame)
         elif frame.kind == DATA:
-            self._between.put(STDERR if frame.stream == STDERR else STDOUT, frame.payload)
+            self._output(STDERR if frame.stream == STDERR else STDOUT, frame.payload)
+
+    def _admit(self) -> None:
+        """The context is about to begin the request that it was given while it was busy."""
+        if self._link is not None:
+            self._link.admit(self._run is not None and self._run.begin())
+
+    def _settle(self) -> None:
+        """Send on to the lane that runs what has come between two cells, and what its processes have written."""
+        link, lane = self._link, self._lane_now()
+        if link is None:
+            return
+        if lane is not None:
+            channel = link.shared.begun.channel
+            for stream, data in self._between.taken():
+                lane.put(channel, stream, data)
+            link.shared.waiting = False
+        self._settling_lane = -1 if lane is None else lane.number
+        link.settle(self._finish_settling)
+        link.resume()
+
+    def _finish_settling(self) -> None:
+        """Done when all is on its way, or nobody is there any more."""
+        link = self._link
+        if not self._settling_lane or link is None or link.settling:
+            return
+        lane = self._lanes.get(self._settling_lane)
+        if lane is None or lane.empty:
+            self._settling_lane = 0
+            link.shared.relaying = False
+            link.settled()
 
     def _exited(self) -> None:
-        self._state_lost = self._state_lost or self._count > 0
+        link = self._link
+        self._state_lost = self._state_lost or self.used
+        if link is not None and link.takes_lanes:
+            begun = link.shared.begun
+            dead = {"lane": begun.lane, "channel": begun.channel, "count": begun.count}
+            if begun.lane or self._run is None:
+                self._last_death = {**dead, "error": death(link, self._machine)}
+            self._settling_lane = 0
+            self._lanes.close()
         if self._run is not None:
             self._run.exited()
-        elif self._link is not None:
-            self._drop(self._link)
+        elif link is not None:
+            self._drop(link)
 
     def _drop(self, link: ContextLink) -> None:
         self._link = None
+        self._lanes.close()
         link.close()
 
 
-class Contexts:
-    """The operations `code` and `interrupt`."""
-
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
-        self._contexts: Dict[str, Context] = {}
-
-    def prepare(self, name: str = "main") -> None:
-        """Make a context's process ahead of its first cell."""
-        self._get(name).prepare()
-
-    def discard_unused(self) -> None:
-        """End prepared processes that have run nothing: they cost memory, and a first cell makes one anew."""
-        for context in self._contexts.values():
-            context.discard_unused()
-
-    def forget(self) -> None:
-        """Drop contexts that were prepared before the guest knew its environment; they have run nothing."""
-        for context in self._contexts.values():
-            context.discard()
-        self._contexts.clear()
-
-    def renew_unused(self) -> None:
-        """The configuration has changed."""
-        for context in self._contexts.values():
-            context.renew_unused()
-
-    def run(self, channel: Channel, request: Dict[str, Any]) -> Operation:
-        arguments = Arguments(request)
-        wanted = {
-            "code": arguments.text("code"),
-            "env": self._checked_env(arguments.mapping("env")),
-            "cwd": self._checked_cwd(arguments.optional_text("cwd")),
-        }
-        cell = Cell(channel, wanted, arguments.seconds("timeout"), arguments.count("limit"))
-        self._get(arguments.text("context", "main")).submit(cell)
-        return cell
-
-    def interrupt(self, arguments: Arguments) -> Dict[str, Any]:
-        context = self._contexts.get(arguments.text("context", "main"))
-        return {"interrupted": context is not None and context.interrupt()}
-
-    def _get(self, name: str) -> Context:
-        context = self._contexts.get(name)
-        if context is None:
-            if not name or len(name) > _NAME_LIMIT:
-                raise invalid("The name of a context has 1 to %d characters." % _NAME_LIMIT)
-            if len(self._contexts) >= _MAX_CONTEXTS:
-                raise Refused(BUSY, "This sandbox already has %d contexts." % _MAX_CONTEXTS)
-            context = self._contexts[name] = Context(self._machine)
-        return context
-
-    def _checked_cwd(self, cwd: Optional[str]) -> Optional[str]:
-        if cwd is None:
-            return None
-        self._machine.enter(cwd)
-        return self._machine.root.real(cwd)
-
-    def _checked_env(self, env: Dict[str, str]) -> Dict[str, str]:
-        for name, value in env.items():
-            if not name or "=" in name:
-                raise invalid("%r is not a name for an environment variable." % name[:100])
-            encoded(name, "An environment variable")
-            encoded(value, "An environment variable")
-        return env
+def _nothing() -> None:
+    pass

@@ -4,53 +4,71 @@ from __future__ import annotations
 
 import signal
 import socket
+import sys
 from collections import deque
-from mmap import mmap
-from typing import Callable, Deque, List, NamedTuple, Tuple
+from typing import Callable, Deque, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
-from ..wire.frames import END, EVENT, HEADER, OPEN, STDERR, STDOUT, BadFrame, Frame
+from ..wire.frames import CALL, DATA, END, EVENT, HEADER, OPEN, STDERR, STDOUT, BadFrame, Frame, encode
 from . import packets
 from .contextprocess import Ends, become_context
 from .descriptors import close_all, pipe
 from .killing import send
 from .loop import IN, OUT, Callback
 from .machine import Machine
+from .packets import GO, LANE, PACKET, SETTLED, SKIP
 from .pipes import Source
 from .refusal import no_process_left
+from .shared import Shared
 
 _MESSAGES = (EVENT, END)
 _AT_ONCE = 64
+
+
+class ContextSettings(NamedTuple):
+    """What a context is made with. Its process may be made more than once."""
+
+    name: str = "main"
+    language: str = "python"
+    cwd: str = "."
+    env: Dict[str, str] = {}  # noqa: RUF012  # never changed
 
 
 class Listener(NamedTuple):
     """Who hears of a context's process.
 
     Args:
-        frame: a DATA of Python's own streams, an EVENT or an END.
+        frame: a DATA of Python's own streams, an EVENT, an END, or a packet of another kind.
         output: what came through a pipe, from processes of the cell.
         room: how much may come now.
         exited: the process is gone; its `status` is known and the last frame was told.
+        reading: a pipe is about to be read, or what came is taken.
     """
 
     frame: Callable[[Frame], None]
     output: Callable[[int, bytes], None]
     room: Callable[[], int]
     exited: Callback
+    reading: Optional[Callable[[bool], None]] = None
 
 
 class ContextLink:
     """Forks a context when it is made. Raises Refused when the sandbox has no process left."""
 
-    def __init__(self, machine: Machine, listener: Listener) -> None:
+    takes_lanes = True
+
+    def __init__(self, machine: Machine, listener: Listener, settings: ContextSettings) -> None:
         self.mark = machine.marks.issue()
+        self.shared = Shared()
         self._loop = machine.loop
         self._listener = listener
+        self._settings = settings
         self._assembler = packets.Assembler()
-        self._unsent: Deque[bytes] = deque()
+        self._unsent: Deque[Tuple[bytes, Callback]] = deque()
         self._reading = self._writing = False
-        self._running = mmap(-1, 1)
         self.alive = True
         self.status = 0
+        self.reason = ""
+        self.settling = False
         self._closed = False
         self._sock, self.pid, outputs = self._fork(machine)
         machine.reaper.watch(self.pid, self._exited)
@@ -59,7 +77,7 @@ class ContextLink:
 
     def _fork(self, machine: Machine) -> Tuple[socket.socket, int, Tuple[int, int]]:
         """The guest's end of the socket, the pid, and the guest's ends of the pipes."""
-        machine.enter(".")
+        machine.enter(self._settings.cwd)
         ours, theirs = packets.pair()
         made: List[int] = []
         try:
@@ -73,7 +91,8 @@ class ContextLink:
             raise no_process_left() from error
         else:
             if pid == 0:
-                become_context(machine.config, Ends(theirs, machine.devnull, stdout, stderr, self._running))
+                ends = Ends(theirs, machine.devnull, stdout, stderr, self.shared)
+                become_context(machine.config, self._settings.env, ends)
         finally:
             theirs.close()
         close_all([stdout, stderr])
@@ -82,17 +101,47 @@ class ContextLink:
     def _source(self, fd: int, stream: int) -> Source:
         listener = self._listener
         return Source(
-            self._loop, fd, take=lambda data: listener.output(stream, data), room=listener.room, ended=_nothing
+            self._loop,
+            fd,
+            take=lambda data: listener.output(stream, data),
+            room=listener.room,
+            ended=_nothing,
+            reading=listener.reading,
         )
 
     def request(self, payload: bytes) -> None:
-        """Hand a cell to the context."""
-        self._unsent.extend(packets.split(OPEN, payload))
+        """Hand a request to the context."""
+        self._send_all(packets.split(OPEN, payload))
+
+    def call(self, payload: bytes) -> None:
+        """Hand it what the client says to the request that runs."""
+        self._send_all(packets.split(CALL, payload))
+
+    def feed(self, payload: bytes, taken: Callback) -> None:
+        """Hand it input for the request that runs; `taken` is called when that has gone."""
+        self._unsent.extend((encode(0, DATA, payload[at : at + PACKET]), _nothing) for at in range(0, len(payload), PACKET))
+        self._unsent.append((b"", taken))
         self._write()
 
-    def interrupt(self) -> bool:
-        """SIGINT; False when the cell has not begun to run, or has ended, and there was nothing to interrupt."""
-        if not self.alive or not self._running[0]:
+    def admit(self, wanted: bool) -> None:
+        """Answer a context that is about to begin a request which had to wait."""
+        self._send_all([encode(0, GO if wanted else SKIP)])
+
+    def settled(self) -> None:
+        self._send_all([encode(0, SETTLED)])
+
+    def add_lane(self, number: int, client: socket.socket) -> None:
+        """Give it a stream of a client. Raises OSError when it takes none."""
+        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, client.fileno().to_bytes(4, sys.byteorder))
+        self._sock.sendmsg([encode(0, LANE, number.to_bytes(4, "little"))], [rights])
+
+    def _send_all(self, parts: Iterable[bytes]) -> None:
+        self._unsent.extend((part, _nothing) for part in parts)
+        self._write()
+
+    def interrupt(self, lane: Optional[int] = None) -> bool:
+        """SIGINT; False when nothing runs that could be interrupted, or, if a `lane` is given, nothing of it."""
+        if not self.alive or not self.shared.running or lane not in (None, self.shared.begun.lane):
             return False
         send([self.pid], signal.SIGINT)
         return True
@@ -110,11 +159,13 @@ class ContextLink:
     def settle(self, done: Callback) -> None:
         """Call back when all that processes of the cell have written by now has been taken."""
         waiting = list(self._sources)
+        self.settling = True
 
         def next_one() -> None:
             if waiting:
                 waiting.pop().settle(next_one)
             else:
+                self.settling = False
                 done()
 
         next_one()
@@ -147,14 +198,17 @@ class ContextLink:
 
     def _write(self) -> None:
         while self._unsent:
+            packet, taken = self._unsent[0]
             try:
-                self._sock.send(self._unsent[0])
+                if packet:
+                    self._sock.send(packet)
             except BlockingIOError:
                 break
             except OSError:
                 self._unsent.clear()  # it is dying; its exit will be told
                 break
             self._unsent.popleft()
+            taken()
         self._watch()
 
     def _read(self, count: int) -> None:

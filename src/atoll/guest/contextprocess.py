@@ -12,12 +12,12 @@ import socket
 import sys
 import time
 import traceback
-from mmap import mmap
-from typing import List, NamedTuple, NoReturn, Tuple
+from typing import Dict, List, NamedTuple, NoReturn, Tuple
 
-from . import cells
-from .cellstreams import Wire
+from .cells import Service
 from .config import Config
+from .ports import Reception
+from .shared import Shared
 
 _PR_SET_DUMPABLE = 4
 _prctl = ctypes.CDLL(None).prctl
@@ -27,28 +27,29 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 class Ends(NamedTuple):
-    """What a context shares with its guest: descriptors, and a byte that says whether a cell runs."""
+    """What a context shares with its guest."""
 
     wire: socket.socket
     stdin: int
     stdout: int
     stderr: int
-    running: mmap
+    shared: Shared
 
 
-def become_context(config: Config, ends: Ends) -> NoReturn:
-    """In the fork, in the working directory. Never returns into the guest's code, whose state is a copy."""
+def become_context(config: Config, env: Dict[str, str], ends: Ends) -> NoReturn:
+    """In the fork, in the working directory. Never returns into the guest's code, whose state is a copy.
+
+    `env` is added to the sandbox's own.
+    """
     try:
         _own_its_proc()
         reset_signals()
         os.setsid()
-        _connect(ends)
-        _set_environment(config)
+        pipes = _connect(ends)
+        _set_environment(config, env)
         _set_interpreter(config)
         _reseed()
-        wire = Wire(ends.wire)
-        wire.install()
-        cells.serve(wire, ends.running)
+        Service(Reception(ends.wire), ends.shared, pipes).run()
     except BaseException:  # noqa: BLE001  # it must not unwind into the guest's code
         traceback.print_exc(file=sys.stderr)
     finally:
@@ -68,10 +69,12 @@ def reset_signals() -> None:
     signal.signal(signal.SIGINT, lambda _number, _frame: None)
 
 
-def _connect(ends: Ends) -> None:
+def _connect(ends: Ends) -> Tuple[int, int]:
+    """Gives copies of the two pipes, which stay when a cell closes or replaces its own."""
     for fd, copy in ((ends.stdin, 0), (ends.stdout, 1), (ends.stderr, 2)):
         os.dup2(fd, copy)
-    close_all_but((0, 1, 2, ends.wire.fileno()))
+    close_all_but((0, 1, 2, ends.wire.fileno(), ends.stdout, ends.stderr))
+    return ends.stdout, ends.stderr
 
 
 def close_all_but(kept: Tuple[int, ...]) -> None:
@@ -85,9 +88,10 @@ def close_all_but(kept: Tuple[int, ...]) -> None:
                 continue  # it was the descriptor of the listing
 
 
-def _set_environment(config: Config) -> None:
+def _set_environment(config: Config, env: Dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(config.environment())
+    os.environ.update(env)
     time.tzset()
 
 
@@ -97,7 +101,6 @@ def _set_interpreter(config: Config) -> None:
     sys.path_importer_cache.clear()
     sys.executable = config.python
     sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)  # type: ignore[misc]  # noqa: SIM115
-    builtins.input = _no_input
     for name in ("exit", "quit"):
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D"))
     builtins.help = _sitebuiltins._Helper()  # noqa: SLF001  # as `site` does, which may not be loaded
@@ -115,10 +118,6 @@ def find_own_modules() -> List[str]:
     """The guest's own modules. Found out once, before anything is forked, that is not done again in each fork."""
     _own_modules[:] = [name for name in sys.modules if name.partition(".")[0] == _PACKAGE]
     return _own_modules
-
-
-def _no_input(_prompt: object = "") -> NoReturn:
-    raise RuntimeError("input() has nobody to ask in a sandbox: put the value into the code, or use run(stdin=...).")
 
 
 def _reseed() -> None:

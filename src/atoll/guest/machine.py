@@ -17,13 +17,13 @@ from .victims import Victims
 
 
 class Machine:
-    def __init__(self, config: Config, score: Optional[int] = None) -> None:
+    def __init__(self, config: Config, score: Optional[int] = None, kills: Optional[int] = None) -> None:
         self.config = config
         self.loop = Loop()
         self.reaper = Reaper()
         self.marks = Marks()
         self.killer = Killer(self.loop, self.marks)
-        self.victims = Victims(score)
+        self.victims = Victims(score, kills)
         self.root = Root(config.root, config.workdir)
         self.devnull = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Deque, Optional, Tuple
+from typing import Deque, List, Optional, Tuple
 
-from ..wire.frames import WINDOW
+from ..wire.frames import BULK, WINDOW
 from .channel import Channel
 
 RING = 1 << 20
@@ -67,6 +67,13 @@ class Outlet:
         earlier.drop()
         earlier.truncated = False
 
+    def taken(self) -> List[Tuple[int, bytes]]:
+        """All that nobody has taken, which is the caller's now."""
+        kept = list(self._queue)
+        self._queue.clear()
+        self._size = 0
+        return kept
+
     def drop(self) -> None:
         """Forget what nobody has taken."""
         self.truncated = self.truncated or bool(self._queue)
@@ -87,6 +94,10 @@ class Outlet:
             self._left -= len(data)
         if data:
             self._add(stream, data)
+
+    def put_bulk(self, data: bytes) -> None:
+        """Bytes that are no output, in their place between it; they do not count as output."""
+        self._add(BULK, data)
 
     def put_event(self, payload: bytes) -> None:
         """An EVENT in its place between the output; it does not count as output."""

@@ -13,6 +13,11 @@ from ..wire.frames import HEADER, MAX_PAYLOAD, BadFrame, Frame, encode
 
 PACKET = 1 << 16
 MORE = 1
+LANE, SETTLE, SETTLED, READY, GO, SKIP = range(20, 26)
+"""Kinds of packets beside those of the protocol. LANE brings the descriptor of a lane and its number; a context
+asks with SETTLE for all output of its processes to be on its way, and hears SETTLED; it announces a cell that
+had to wait with READY, and hears GO or SKIP."""
+
 _LIMIT = 2 * MAX_PAYLOAD
 
 

@@ -22,16 +22,24 @@ class Source:
         take: gets what was read.
         room: how much may be read now.
         ended: called once, when the source is closed by the other side or by `close`.
+        reading: told when it is about to read, and when that is done and taken.
     """
 
     def __init__(
-        self, loop: Loop, fd: int, take: Callable[[bytes], None], room: Callable[[], int], ended: Callback
+        self,
+        loop: Loop,
+        fd: int,
+        take: Callable[[bytes], None],
+        room: Callable[[], int],
+        ended: Callback,
+        reading: Optional[Callable[[bool], None]] = None,
     ) -> None:
         self._loop = loop
         self._fd = fd
         self._take = take
         self._room = room
         self._ended = ended
+        self._reading = reading
         self._watched = False
         self._left: Optional[int] = None
         self._settled: Optional[Callback] = None
@@ -64,6 +72,14 @@ class Source:
             self._ended()
 
     def _ready(self, _mask: int) -> None:
+        if self._reading is None:
+            self._read()
+            return
+        self._reading(True)
+        self._read()
+        self._reading(False)
+
+    def _read(self) -> None:
         room = self._room()
         if room <= 0:
             self._pause()

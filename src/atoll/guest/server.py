@@ -18,7 +18,7 @@ from .arguments import Arguments
 from .channel import Channel, Connection, Operation
 from .commands import Commands
 from .config import Config
-from .context import Contexts
+from .contexts import Contexts
 from .jobs import Job, Steps
 from .loop import IN, Callback, Signals
 from .machine import Machine, undo_inherited_signals
@@ -42,13 +42,16 @@ class Server:
             and at most once, before the first, `e` with the whole environment as JSON (SOCK_SEQPACKET only).
             Its end is the end of the sandbox.
         score: this process's oom_score_adj, opened to read and write, if what it starts is to be killed first.
+        kills: a file of the control group that counts whom the kernel killed for memory, if it can be read.
     """
 
-    def __init__(self, control: socket.socket, config: Config, score: Optional[int] = None) -> None:
+    def __init__(
+        self, control: socket.socket, config: Config, score: Optional[int] = None, kills: Optional[int] = None
+    ) -> None:
         os.umask(0o022)
         undo_inherited_signals()
         self._control = control
-        self._machine = machine = Machine(config, score)
+        self._machine = machine = Machine(config, score, kills)
         self._commands = Commands(machine)
         self._contexts = Contexts(machine)
         self._connections: Set[Connection] = set()
@@ -86,7 +89,15 @@ class Server:
             "signal": self._commands.signal,
             "processes": self._commands.list,
             "code": self._contexts.run,
+            "ask": self._contexts.ask,
             "interrupt": self._answer(self._contexts.interrupt),
+            "lane": self._contexts.lane,
+            "stop": self._contexts.stop,
+            "postmortem": self._answer(self._contexts.postmortem),
+            "contexts": self._answer(self._contexts.list),
+            "create_context": self._answer(self._contexts.create),
+            "restart_context": self._contexts.restart,
+            "delete_context": self._contexts.delete,
             "stat": self._answer(lambda arguments: files.stat_path(root, arguments)),
             "list": self._steps(lambda job, arguments: files.list_directory(root, job, arguments)),
             "read": self._steps(lambda job, arguments: files.read_file(root, job, arguments)),
@@ -151,7 +162,7 @@ class Server:
         elif order == ENVIRONMENT:
             self._machine.config = self._machine.config._replace(env=json.loads(rest))
             self._commands.use_environment()
-            self._contexts.renew_unused()
+            self._contexts.discard_unused()
         for fd in descriptors:
             if order == NEW_CLIENT:
                 self._welcome(socket.socket(fileno=fd))

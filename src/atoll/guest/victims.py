@@ -16,10 +16,13 @@ class Victims:
 
     Args:
         score: the guest's own oom_score_adj, opened to read and write; None where it has none, and this does nothing.
+        kills: a file of the sandbox's control group that counts, as `oom_kill`, whom the kernel killed; if there is one.
     """
 
-    def __init__(self, score: Optional[int]) -> None:
+    def __init__(self, score: Optional[int], kills: Optional[int] = None) -> None:
         self._score = score
+        self._kills = kills
+        self._killed = 0
         self._usual = b"" if score is None else os.pread(score, 16, 0)
 
     def __enter__(self) -> None:
@@ -32,6 +35,18 @@ class Victims:
                 os.pwrite(self._score, self._usual, 0)
             except PermissionError:
                 self._score = None  # the host's administrator has set another one since, and that one stays
+
+    def out_of_memory(self) -> bool:
+        """Whether the kernel has killed somebody for memory since this was last asked."""
+        if self._kills is None:
+            return False
+        killed = 0
+        for line in os.pread(self._kills, 4096, 0).splitlines():
+            name, _, count = line.partition(b" ")
+            if name == b"oom_kill":
+                killed = int(count)
+        before, self._killed = self._killed, killed
+        return killed > before
 
     def fork(self) -> int:
         """As `os.fork` does; raises OSError as it does."""

@@ -17,7 +17,7 @@ WINDOW = 1 << 20
 DATA_SIZE = 1 << 16
 
 HELLO, OPEN, DATA, EOF, EVENT, CALL, CREDIT, END, CLOSE = range(1, 10)
-STDIN, STDOUT, STDERR = 0, 1, 2
+STDIN, STDOUT, STDERR, BULK = 0, 1, 2, 3
 CREDITED = frozenset((DATA, EVENT))
 
 _KINDS = frozenset(range(HELLO, CLOSE + 1))
@@ -76,6 +76,11 @@ class Decoder:
     def __init__(self, max_payload: int = MAX_PAYLOAD) -> None:
         self._buffer = bytearray()
         self._max = max_payload
+
+    @property
+    def pending(self) -> bool:
+        """Whether a part of a frame has come."""
+        return bool(self._buffer)
 
     def feed(self, data: bytes) -> List[Frame]:
         """The frames that `data` completes.

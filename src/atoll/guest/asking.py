@@ -1,0 +1,142 @@
+"""What code of a cell may ask of whoever runs it: a line of input, and functions of the host."""
+
+from __future__ import annotations
+
+import _thread
+import builtins
+import json
+import os
+import sys
+from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
+
+from .ports import Port
+
+_MAX_QUESTION = 1 << 20
+
+
+class ToolError(Exception):
+    """A function of the host failed, or the host refused the call."""
+
+
+class Asking:
+    """One question at a time, from whichever thread of the cell."""
+
+    def __init__(self) -> None:
+        self._port: Optional[Port] = None
+        self._lock = _thread.allocate_lock()
+        self._number = 0
+        self._pid = os.getpid()
+        self._answers_input = False
+        self._tools: Tuple[str, ...] = ()
+
+    def install(self) -> None:
+        builtins.input = self._input
+
+    def begin(self, port: Port, request: Dict[str, Any]) -> None:
+        """A cell starts, whose client answers what it says it does."""
+        self._port = port
+        self._answers_input = request.get("input") is True
+        offered = request.get("tools")
+        names = tuple(offered) if isinstance(offered, list) else ()
+        if names != self._tools:
+            self._offer(names)
+
+    def end(self) -> None:
+        self._port = None
+
+    def _offer(self, names: Tuple[str, ...]) -> None:
+        """Tools are builtins: a variable of the cell with the same name hides one, and keeps working."""
+        for name in self._tools:
+            if isinstance(builtins.__dict__.get(name), Tool):
+                delattr(builtins, name)
+        self._tools = names
+        for name in names:
+            if not hasattr(builtins, name):
+                setattr(builtins, name, Tool(name, self._call))
+        builtins.__dict__["tools"] = Tools(names, self._call)
+
+    def _input(self, prompt: object = "") -> str:
+        if not self._answers_input:
+            raise RuntimeError(
+                "input() has nobody to ask in a sandbox: put the value into the code, or run the cell with on_input=."
+            )
+        text = str(prompt)
+        if text:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        reply = self._ask({"input": text[:_MAX_QUESTION]})
+        if "value" not in reply:
+            raise EOFError("input() was not answered: %s" % reply.get("error", {}).get("message", "no reason given"))
+        return str(reply["value"])
+
+    def _call(self, name: str, arguments: Tuple[Any, ...], keywords: Dict[str, Any]) -> Any:
+        question = {"tool": name, "arguments": list(arguments), "keywords": keywords}
+        reply = self._ask(question)
+        if "value" in reply:
+            return reply["value"]
+        error = reply.get("error", {})
+        raise ToolError(str(error.get("message", "the host gave no reason")))
+
+    def _ask(self, question: Dict[str, Any]) -> Dict[str, Any]:
+        try:
+            encoded = json.dumps(question)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise TypeError("Arguments for the host must be JSON values: %s." % error) from None
+        if len(encoded) > _MAX_QUESTION:
+            raise ValueError("Arguments for the host take %d bytes; at most %d fit." % (len(encoded), _MAX_QUESTION))
+        with self._lock:
+            if self._port is None or os.getpid() != self._pid:
+                raise RuntimeError("The host can only be asked by a cell that runs, and by the process it runs in.")
+            sys.stdout.flush()
+            self._number += 1
+            self._port.tell(b'{"ask":%d,"question":%s}' % (self._number, encoded.encode("ascii")))
+            return self._reply(self._port)
+
+    def _reply(self, port: Port) -> Dict[str, Any]:
+        """An answer to a question that was given up, as by an interrupt, is not the one."""
+        while True:
+            reply = port.call()
+            if reply is None:
+                raise RuntimeError("Whoever ran this cell is gone, so nobody answers it.")
+            if reply.get("answer") == self._number:
+                return reply
+
+
+Call = Callable[[str, Tuple[Any, ...], Dict[str, Any]], Any]
+
+
+class Tool:
+    """A function of the host. Arguments and result are JSON values."""
+
+    def __init__(self, name: str, call: Call) -> None:
+        self.__name__ = name
+        self._call = call
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        return self._call(self.__name__, arguments, keywords)
+
+    def __repr__(self) -> str:
+        return "<tool %s of the host>" % self.__name__
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("A tool of the host cannot be stored: it is there whenever a cell runs that may use it.")
+
+
+class Tools:
+    """The functions of the host that this cell may call, as attributes."""
+
+    def __init__(self, names: Tuple[str, ...], call: Call) -> None:
+        self._tools = {name: Tool(name, call) for name in names}
+
+    def __getattr__(self, name: str) -> Tool:
+        try:
+            return self.__dict__["_tools"][name]  # type: ignore[no-any-return]
+        except KeyError:
+            known = ", ".join(self.__dict__.get("_tools", ())) or "none"
+            raise AttributeError("The host offers no tool %r; it offers %s." % (name, known)) from None
+
+    def __dir__(self) -> List[str]:
+        return list(self._tools)
+
+    def __repr__(self) -> str:
+        return "<tools of the host: %s>" % (", ".join(self._tools) or "none")

@@ -1,0 +1,166 @@
+"""The operations on contexts: making and ending them, and having them do something."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Optional
+
+from . import toolchains
+from .arguments import Arguments, encoded
+from .cellrun import Cell
+from .channel import Channel, Operation
+from .context import Context, Stop
+from .contextlink import ContextSettings
+from .machine import Machine
+from .refusal import BUSY, INVALID_INPUT, UNSUPPORTED, Refused, invalid
+
+_MAX_CONTEXTS = 64
+_NAME_LIMIT = 200
+_MAIN = "main"
+
+
+class Contexts:
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._contexts: Dict[str, Context] = {}
+
+    def prepare(self, name: str = _MAIN) -> None:
+        """Make a context's process ahead of its first cell."""
+        self._get(name, None).prepare()
+
+    def discard_unused(self) -> None:
+        """End prepared processes that have run nothing: they cost memory, and a first cell makes one anew."""
+        for context in self._contexts.values():
+            context.discard_unused()
+
+    def run(self, channel: Channel, request: Dict[str, Any]) -> Operation:
+        """A cell."""
+        arguments = Arguments(request)
+        wanted: Dict[str, Any] = {
+            "code": arguments.text("code"),
+            "env": self._checked_env(arguments.mapping("env")),
+            "cwd": self._checked_cwd(arguments.optional_text("cwd")),
+            "input": request.get("input") is True,
+            "tools": request.get("tools"),
+        }
+        cell = Cell(channel, wanted, arguments.seconds("timeout"), arguments.count("limit"))
+        self._get(arguments.text("context", _MAIN), arguments.optional_text("language")).submit(cell)
+        return cell
+
+    def ask(self, channel: Channel, request: Dict[str, Any]) -> Operation:
+        """Anything else that a context does: `request` says what."""
+        arguments = Arguments(request)
+        wanted = request.get("request")
+        if not isinstance(wanted, dict) or not isinstance(wanted.get("do"), str):
+            raise invalid("A request to a context is an object with the member 'do'.")
+        cell = Cell(channel, wanted, arguments.seconds("timeout"), None)
+        self._get(arguments.text("context", _MAIN), None).submit(cell)
+        return cell
+
+    def interrupt(self, arguments: Arguments) -> Dict[str, Any]:
+        context = self._contexts.get(arguments.text("context", _MAIN))
+        return {"interrupted": context is not None and context.interrupt()}
+
+    def lane(self, channel: Channel, request: Dict[str, Any]) -> Operation:
+        """Hand the client's stream over to a context."""
+        context = self._get(Arguments(request).text("context", _MAIN), None)
+        if not channel.alone:
+            raise Refused(UNSUPPORTED, "This stream cannot be handed over to a context.")
+        channel.end(context.check_lane())
+        sock = channel.hand_over()
+        if sock is not None:
+            try:
+                context.take_lane(sock)
+            except Refused:
+                sock.close()  # the client sees the end of its stream
+        return Operation(channel)
+
+    def stop(self, channel: Channel, request: Dict[str, Any]) -> Operation:
+        arguments = Arguments(request)
+        stop = Stop(channel, force=request.get("force") is True)
+        lane, number = arguments.count("lane") or 0, arguments.count("channel") or 0
+        self._known(arguments).stop_lane(lane, number, arguments.seconds("after") or 0.0, stop)
+        return stop
+
+    def postmortem(self, arguments: Arguments) -> Dict[str, Any]:
+        return self._known(arguments).postmortem()
+
+    def list(self, _arguments: Arguments) -> Dict[str, Any]:
+        return {"contexts": [context.describe() for context in self._contexts.values()]}
+
+    def create(self, arguments: Arguments) -> Dict[str, Any]:
+        """Make a context that does not exist yet; its process too, so that what is wrong is told now."""
+        name = arguments.text("context")
+        if name in self._contexts:
+            raise invalid("There is already a context %r; delete or restart it, or choose another name." % name)
+        context = self._make(
+            ContextSettings(
+                name,
+                _canonical(arguments.text("language", "python")),
+                self._checked_cwd(arguments.optional_text("cwd")) or ".",
+                self._checked_env(arguments.mapping("env")),
+            )
+        )
+        try:
+            context.prepare()
+        except BaseException:
+            del self._contexts[name]
+            raise
+        return {"context": context.describe()}
+
+    def restart(self, channel: Channel, request: Dict[str, Any]) -> Operation:
+        context = self._known(Arguments(request))
+        context.restart(lambda: channel.end({}))
+        return Operation(channel)
+
+    def delete(self, channel: Channel, request: Dict[str, Any]) -> Operation:
+        context = self._known(Arguments(request))
+        del self._contexts[context.settings.name]
+        context.restart(lambda: channel.end({}))
+        return Operation(channel)
+
+    def _known(self, arguments: Arguments) -> Context:
+        name = arguments.text("context", _MAIN)
+        context = self._contexts.get(name)
+        if context is None:
+            known = ", ".join(sorted(self._contexts)) or "none"
+            raise Refused(INVALID_INPUT, "There is no context %.200r; there are: %s." % (name, known))
+        return context
+
+    def _get(self, name: str, language: Optional[str]) -> Context:
+        """A context, made if there is none; a `language` must be its own."""
+        context = self._contexts.get(name)
+        if context is None:
+            return self._make(ContextSettings(name, _canonical(language or "python")))
+        if language is not None and _canonical(language) != context.settings.language:
+            raise invalid(
+                "The context %r is for %s; create another one for %s." % (name, context.settings.language, language)
+            )
+        return context
+
+    def _make(self, settings: ContextSettings) -> Context:
+        if not settings.name or len(settings.name) > _NAME_LIMIT:
+            raise invalid("The name of a context has 1 to %d characters." % _NAME_LIMIT)
+        if len(self._contexts) >= _MAX_CONTEXTS:
+            raise Refused(BUSY, "This sandbox already has %d contexts; delete some." % _MAX_CONTEXTS)
+        context = self._contexts[settings.name] = Context(self._machine, settings)
+        return context
+
+    def _checked_cwd(self, cwd: Optional[str]) -> Optional[str]:
+        if cwd is None:
+            return None
+        self._machine.enter(cwd)
+        return self._machine.root.real(cwd)
+
+    def _checked_env(self, env: Dict[str, str]) -> Dict[str, str]:
+        for name, value in env.items():
+            if not name or "=" in name:
+                raise invalid("%r is not a name for an environment variable." % name[:100])
+            encoded(name, "An environment variable")
+            encoded(value, "An environment variable")
+        return env
+
+
+def _canonical(language: str) -> str:
+    """The name that a language is known by here; an unknown one stays as it is, and is refused when it is needed."""
+    known = toolchains.find(language)
+    return language if known is None else known.name

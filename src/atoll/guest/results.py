@@ -1,0 +1,58 @@
+"""Displayed values on their way out of a context: bounded, and in their place between the output."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Callable, Dict, Optional
+
+from .ports import Port
+
+LIMIT = 64 << 20
+"""Of one encoded bundle, unless the client wants less."""
+
+
+class Results:
+    """Sends MIME bundles for the cell that runs."""
+
+    def __init__(self, flush: Callable[[], None]) -> None:
+        self._flush = flush
+        self._port: Optional[Port] = None
+        self._limit = LIMIT
+        self.truncated = False
+
+    def begin(self, port: Port, limit: Optional[int]) -> None:
+        self._port = port
+        self._limit = LIMIT if limit is None else min(limit, LIMIT)
+        self.truncated = False
+
+    def end(self) -> None:
+        self._port = None
+
+    def send(self, bundle: Dict[str, Any], main: bool) -> None:
+        """What is displayed while no cell runs is shown to nobody."""
+        if self._port is None:
+            return
+        self._flush()
+        encoded = self._fitting(bundle)
+        payload = b'{"result":%s,"main":%s}' % (encoded, b"true" if main else b"false")
+        if main:
+            self._port.conclude(payload)
+        else:
+            self._port.tell(payload)
+
+    def _fitting(self, bundle: Dict[str, Any]) -> bytes:
+        """JSON within the limit: the largest forms go first, and of the text what does not fit."""
+        encoded = json.dumps(bundle)
+        while len(encoded) > self._limit:
+            self.truncated = True
+            sizes = {kind: len(json.dumps(value)) for kind, value in bundle.items() if kind != "text/plain"}
+            bundle = dict(bundle)
+            if sizes:
+                del bundle[max(sizes, key=lambda kind: sizes[kind])]
+            else:
+                text = bundle.get("text/plain", "")
+                bundle["text/plain"] = text[: max(len(text) * 3 // 4, 1)] if self._limit > 40 else ""
+                if len(text) <= 1:
+                    return json.dumps(bundle).encode("ascii")
+            encoded = json.dumps(bundle)
+        return encoded.encode("ascii")

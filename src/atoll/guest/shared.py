@@ -1,0 +1,67 @@
+"""A page of memory that a context shares with its guest: each sees how the other stands without asking.
+
+Code of a cell can write to it too. It then deceives its guest about itself and nobody else: which of its
+cells runs, and whether it does.
+"""
+
+from __future__ import annotations
+
+import struct
+from mmap import mmap
+from time import monotonic
+from typing import NamedTuple
+
+_SIZE = 64
+_RUNNING, _RELAYING, _WAITING = 0, 1, 2
+_CELL = struct.Struct("<IIId")
+_CELL_AT = 8
+
+
+class Begun(NamedTuple):
+    """The request that a context began last. `lane` is 0 for one that came through the guest, or for none."""
+
+    lane: int
+    channel: int
+    count: int
+    since: float
+
+
+class Shared:
+    """Made by the guest before it forks the context."""
+
+    def __init__(self) -> None:
+        self._page = mmap(-1, _SIZE)
+
+    @property
+    def running(self) -> bool:
+        """Whether there is something to interrupt."""
+        return self._page[_RUNNING] != 0
+
+    @running.setter
+    def running(self, value: bool) -> None:
+        self._page[_RUNNING] = value
+
+    @property
+    def relaying(self) -> bool:
+        """Whether the guest has taken output of the context's processes that is not on its way yet."""
+        return self._page[_RELAYING] != 0
+
+    @relaying.setter
+    def relaying(self, value: bool) -> None:
+        self._page[_RELAYING] = value
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the guest keeps output that came between two cells."""
+        return self._page[_WAITING] != 0
+
+    @waiting.setter
+    def waiting(self, value: bool) -> None:
+        self._page[_WAITING] = value
+
+    def begin(self, lane: int, channel: int, count: int) -> None:
+        _CELL.pack_into(self._page, _CELL_AT, lane, channel, count, monotonic())
+
+    @property
+    def begun(self) -> Begun:
+        return Begun(*_CELL.unpack_from(self._page, _CELL_AT))
