@@ -1,0 +1,126 @@
+"""Writing the variables of a namespace to a file: each by itself, then those together that share something."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, BinaryIO, Callable, Dict, List, NamedTuple, Optional, Tuple
+
+from . import frozenfile, situation
+from .frozenfile import Index, Part, Span
+from .pickling import GLOBALS, Toolbox, reason, shared_objects
+from .situation import Start
+
+# Variables that share something are also kept one by one, as long as that is cheap.
+_ALONE_LIMIT = 16 << 20
+
+
+class Job(NamedTuple):
+    """What to write. `skipped` has the reasons for variables that have ended an earlier try."""
+
+    namespace: Dict[str, Any]
+    start: Start
+    flags: int
+    skipped: Dict[str, str]
+
+
+class Freezer:
+    """Done once, in a process that can be spared.
+
+    Args:
+        tell: is called with the name of each variable before its turn.
+    """
+
+    def __init__(self, job: Job, file: BinaryIO, tell: Callable[[str], None]) -> None:
+        self._job = job
+        self._file = file
+        self._tell = tell
+        self._tools = Toolbox(job.namespace)
+        self._lost = dict(job.skipped)
+        self._kept: Dict[str, Tuple[Span, bool]] = {}
+        self._owners: Dict[int, str] = {}
+        self._alive: List[Any] = []
+        self._friends: Dict[str, str] = {}
+
+    def run(self) -> Dict[str, Any]:
+        names = [name for name in list(self._job.namespace) if _lasts(name)]
+        for name in names:
+            if name not in self._job.skipped:
+                self._tell(name)
+                self._keep(name)
+        parts = self._parts()
+        index = Index(
+            list(sys.version_info[:2]),
+            self._job.flags,
+            situation.describe(self._job.start),
+            [name for name in names if name in self._kept],
+            parts,
+            self._lost,
+        )
+        frozenfile.finish(self._file, index)
+        self._file.flush()
+        return {"saved": len(self._kept), "lost": self._lost}
+
+    def _keep(self, name: str) -> None:
+        begin = self._file.tell()
+        try:
+            span, pickler = self._dump(self._value(name))
+        except BaseException as error:  # noqa: BLE001  # one bad value loses only itself
+            self._file.seek(begin)
+            self._file.truncate()
+            self._lost[name] = reason(error)
+            return
+        self._kept[name] = span, pickler.has_code
+        self._friends[name] = name
+        for value in shared_objects(pickler):
+            owner = self._owners.setdefault(id(value), name)
+            if owner != name:
+                self._friends[self._root(name)] = self._root(owner)
+            else:
+                self._alive.append(value)  # another may not get its id
+
+    def _root(self, name: str) -> str:
+        while self._friends[name] != name:
+            name = self._friends[name]
+        return name
+
+    def _value(self, name: str) -> Any:
+        value = self._job.namespace[name]
+        return GLOBALS if value is self._job.namespace else value
+
+    def _dump(self, value: Any) -> Tuple[Span, Any]:
+        begin = self._file.tell()
+        pickler = self._tools.pickler(self._file)
+        pickler.dump(value)
+        return Span(begin, self._file.tell() - begin), pickler
+
+    def _parts(self) -> List[Part]:
+        circles: Dict[str, List[str]] = {}
+        for name in self._kept:
+            circles.setdefault(self._root(name), []).append(name)
+        parts: List[Part] = []
+        for names in circles.values():
+            together = self._together(names) if len(names) > 1 else None
+            if together is not None:
+                parts.append(together)
+            else:
+                parts.extend(Part([name], *self._kept[name], {}) for name in names)
+        return parts
+
+    def _together(self, names: List[str]) -> Optional[Part]:
+        """One pickle of several variables, or None when each must do by itself."""
+        begin = self._file.tell()
+        self._tell(names[0])
+        try:
+            span, pickler = self._dump({name: self._value(name) for name in names})
+        except Exception:  # noqa: BLE001  # each by itself did work
+            self._file.seek(begin)
+            self._file.truncate()
+            return None
+        alone = {name: self._kept[name][0] for name in names}
+        if sum(where.size for where in alone.values()) > _ALONE_LIMIT:
+            alone = {}
+        return Part(names, span, pickler.has_code, alone)
+
+
+def _lasts(name: Any) -> bool:
+    return isinstance(name, str) and not (name.startswith("__") and name.endswith("__"))

@@ -1,0 +1,216 @@
+"""Keeping a context's variables in a file, and bringing them back.
+
+They are written by a forked child, which a value that hangs, crashes or eats memory while it is pickled ends
+instead of the context. It is then named, and another child writes the others.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import signal
+import sys
+import warnings
+from time import monotonic
+from typing import Any, BinaryIO, Dict, NamedTuple, NoReturn, Optional, Tuple
+
+from . import frozenfile
+from .freezer import Freezer, Job
+from .frozenfile import Damaged
+from .refusal import BUSY, INTERNAL, Refused, from_os_error
+from .situation import Start
+from .thawing import Thawing
+
+SECONDS = 60.0
+"""For one checkpoint of one context, unless told."""
+
+_REASON = 300
+# A list of lists of lists; deeper ones end the child.
+_RECURSION = 20_000
+
+
+class Report(NamedTuple):
+    """How many variables were kept or brought back, and the reasons for those that were not."""
+
+    saved: int
+    lost: Dict[str, str]
+    flags: int = 0
+
+    def wire(self) -> Dict[str, Any]:
+        return {"saved": self.saved, "lost": self.lost}
+
+
+def freeze(
+    namespace: Dict[str, Any], path: str, start: Start, *, flags: int = 0, seconds: Optional[float] = None
+) -> Report:
+    """Write the variables to the file at `path`. What was there stays until the new is whole and on disk.
+
+    Args:
+        start: how things stood before the first cell.
+        flags: the compiler's, which `thaw` gives back.
+        seconds: how long it may take.
+
+    Raises:
+        Refused: it took too long, or the disk is full. The file is as it was.
+    """
+    new = "%s.new" % path
+    deadline = monotonic() + (SECONDS if seconds is None else seconds)
+    skipped: Dict[str, str] = {}
+    try:
+        with open(new, "wb") as file:
+            os.fchmod(file.fileno(), 0o600)
+            while True:
+                job = Job(namespace, start, flags, skipped)
+                culprit, outcome = _in_child(job, file, deadline)
+                if culprit is None:
+                    break
+                skipped[culprit] = outcome["reason"]
+            os.fsync(file.fileno())
+        os.rename(new, path)
+        _sync_directory(os.path.dirname(path))
+    except BaseException as error:
+        _discard(new)
+        if isinstance(error, OSError):
+            raise from_os_error(error, path) from error
+        raise
+    return Report(outcome["saved"], outcome["lost"], flags)
+
+
+def _sync_directory(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _discard(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass  # it was never made
+
+
+def _in_child(job: Job, file: BinaryIO, deadline: float) -> Tuple[Optional[str], Dict[str, Any]]:
+    """Have a child write all of it. The variable that ended it with the reason, or None with what it says.
+
+    Raises:
+        Refused: no variable is to blame.
+    """
+    file.seek(0)
+    file.truncate()
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it has threads; what they hold at the fork can cost the child its time
+        pid = os.fork()
+    if pid == 0:
+        _write_in_child(job, file, writer)
+    os.close(writer)
+    try:
+        said, current = _listen(reader, deadline)
+    finally:
+        os.close(reader)
+        status = _end(pid)
+    if "saved" in said:
+        return None, said
+    if "errno" in said:
+        raise OSError(said["errno"], os.strerror(said["errno"]))
+    if current is None or monotonic() >= deadline:
+        raise Refused(
+            BUSY if said.get("late") else INTERNAL,
+            "The variables could not be kept: %s. What was kept before is still there."
+            % ("it took too long" if said.get("late") else "the process that did it died"),
+        )
+    return current, {"reason": "keeping it took too long" if said.get("late") else _death(status)}
+
+
+def _listen(reader: int, deadline: float) -> Tuple[Dict[str, Any], Optional[str]]:
+    """What the child says at last, and which variable it was at. A variable may take half of the time that is left."""
+    current: Optional[str] = None
+    buffered = b""
+    while True:
+        left = deadline - monotonic()
+        limit = left if current is None else left / 2
+        if left <= 0 or not select.select([reader], [], [], limit)[0]:
+            return {"late": True}, current
+        data = os.read(reader, 1 << 16)
+        if not data:
+            return {}, current
+        *lines, buffered = (buffered + data).split(b"\n")
+        for line in lines:
+            said = json.loads(line)
+            if "at" not in said:
+                return said, None
+            current = said["at"]
+
+
+def _end(pid: int) -> int:
+    try:
+        os.kill(pid, signal.SIGKILL)
+        return os.waitpid(pid, 0)[1]
+    except (ProcessLookupError, ChildProcessError):
+        return 0  # the cell's own code collects children
+
+
+def _death(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return "keeping it crashed Python with signal %d" % os.WTERMSIG(status)
+    return "keeping it ended Python"
+
+
+def _write_in_child(job: Job, file: BinaryIO, pipe: int) -> NoReturn:
+    try:
+        gc.disable()
+        sys.setrecursionlimit(max(_RECURSION, sys.getrecursionlimit()))
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # nobody listens
+        _be_first_to_die()
+        said = Freezer(job, file, lambda name: _say(pipe, {"at": name})).run()
+    except OSError as error:
+        said = {"errno": error.errno or 5}
+    except BaseException as error:  # noqa: BLE001  # it must not unwind into the cell's code
+        said = {"failed": repr(error)[:_REASON]}
+    try:
+        _say(pipe, said)
+    finally:
+        os._exit(0)
+
+
+def _be_first_to_die() -> None:
+    """When memory is full, rather this than the variables themselves."""
+    try:
+        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+            file.write("1000")
+    except OSError:
+        pass
+
+
+def _say(pipe: int, message: Dict[str, Any]) -> None:
+    data = json.dumps(message).encode("ascii") + b"\n"
+    while data:
+        data = data[os.write(pipe, data) :]
+
+
+def thaw(namespace: Dict[str, Any], path: str) -> Report:
+    """Bring back what `freeze` has written, in the context itself: imports, functions and classes first.
+
+    An interrupt gives up the variable that is being restored, and the others follow.
+
+    Raises:
+        Refused: there is no such file, or it is damaged.
+    """
+    try:
+        with open(path, "rb") as file:
+            index = frozenfile.read(file)
+            thawing = Thawing(namespace, file, index)
+            thawing.run()
+    except OSError as error:
+        raise from_os_error(error, path) from error
+    except Damaged as error:
+        raise Refused(INTERNAL, "The variables that were kept cannot be read: %s" % error) from None
+    return Report(len(thawing.found), {**index.lost, **thawing.lost}, index.flags)
+
+
+__all__ = ["SECONDS", "Report", "Start", "freeze", "thaw"]
