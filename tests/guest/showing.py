@@ -18,6 +18,8 @@ package.__path__ = [sys.argv[1]]
 sys.modules["atoll"] = package
 from atoll.guest.display import Displays
 before = set(sys.modules)
+for name in sys.argv[2:]:
+    __import__(name)
 
 log = []
 
@@ -85,11 +87,11 @@ class Shown(NamedTuple):
         return [kind for at, kind in enumerate(kinds) if not (at and kind in ("out", "err") and kinds[at - 1] == kind)]
 
 
-def show(*cells, python=sys.executable, env=None) -> list[Shown]:
-    """Run cells in one context, and say what each of them showed."""
+def show(*cells, python=sys.executable, env=None, preload=()) -> list[Shown]:
+    """Run cells in one context, and say what each of them showed. `preload`: modules that the zygote would have."""
     with tempfile.TemporaryDirectory() as directory:
         ended = subprocess.run(
-            [python, "-I", "-c", HARNESS, SOURCE],
+            [python, "-I", "-c", HARNESS, SOURCE, *preload],
             input=json.dumps(cells),
             capture_output=True,
             text=True,

@@ -71,7 +71,7 @@ class Figures:
 
 def is_figure(value: Any) -> bool:
     module = sys.modules.get("matplotlib.figure")
-    return module is not None and isinstance(value, module.Figure)
+    return module is not None and mime.is_of(value, module.Figure)
 
 
 def forms_of(figure: Any) -> Dict[str, Any]:
@@ -85,12 +85,12 @@ def forms_of(figure: Any) -> Dict[str, Any]:
         edgecolor=figure.get_edgecolor(),
         bbox_inches="tight",
     )
-    setattr(figure, _SHOWN, True)
-    figure.stale = False
     forms = {PNG: mime.fit(PNG, stream.getvalue())}
     chart = charts.chart_of(figure)
     if chart is not None:
         forms[CHART] = chart
+    setattr(figure, _SHOWN, True)
+    figure.stale = False  # whatever is drawn into it from now on makes it stale again
     return forms
 
 

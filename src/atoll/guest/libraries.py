@@ -60,7 +60,7 @@ def _prepare_renderers(module: Any, display: Display) -> None:
     def show(fig: Any, *_args: Any, **_options: Any) -> None:
         """Show the figure, whatever renderer is set."""
         figure = sys.modules["plotly.basedatatypes"].BaseFigure
-        display(fig if isinstance(fig, figure) else sys.modules["plotly.graph_objs"].Figure(fig))
+        display(fig if mime.is_of(fig, figure) else sys.modules["plotly.graph_objs"].Figure(fig))
 
     module.show = dressed(show, "plotly.io._renderers", "show")
 
@@ -98,12 +98,12 @@ def forms_of(value: Any, complain: mime.Complain, include: Any = None, exclude: 
 
 def _is_plotly(value: Any) -> bool:
     module = sys.modules.get("plotly.basedatatypes")
-    return module is not None and isinstance(value, module.BaseFigure)
+    return module is not None and mime.is_of(value, module.BaseFigure)
 
 
 def _is_altair(value: Any) -> bool:
     module = sys.modules.get("altair")
-    return module is not None and isinstance(value, module.TopLevelMixin)
+    return module is not None and mime.is_of(value, module.TopLevelMixin)
 
 
 def _vega(chart: Any, complain: mime.Complain) -> Dict[str, Any]:

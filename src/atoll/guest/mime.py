@@ -80,6 +80,11 @@ def forms_of(
     return forms
 
 
+def is_of(value: Any, kind: Any) -> bool:
+    """As isinstance, without asking the object, which may lie."""
+    return kind in type.__dict__["__mro__"].__get__(type(value))
+
+
 def has_method(value: Any, name: str) -> bool:
     """Whether the type of an object, which is no class, has a method."""
     mro = type.__dict__["__mro__"].__get__(type(value))
