@@ -14,6 +14,8 @@ from . import borrowed
 
 _FUNCTION = types.FunctionType
 REASON = 300
+# Of a type that a class statement has made; others are the interpreter's own.
+_MADE_BY_CODE = 1 << 9
 # Two variables that share one of these do not notice.
 _CONSTANT = (
     str, bytes, int, float, complex, bool, tuple, frozenset, range, slice,
@@ -86,6 +88,8 @@ def shared_objects(pickler: Any) -> List[Any]:
 def _is_mutable(value: Any, by_reference: Any) -> bool:
     kind = type(value)
     if kind in _CONSTANT or value is GLOBALS:
+        return False
+    if isinstance(value, type) and not value.__flags__ & _MADE_BY_CODE:
         return False
     if isinstance(value, (type, _FUNCTION)):
         return not by_reference(value)

@@ -27,7 +27,7 @@ class Thawing:
         # One that needs another when it is made may come too early the first time.
         for part in [part for part in parts if not self._restore(part)]:
             if not self._restore(part):
-                self._restore_alone(part)
+                self._restore_apart(part)
         self._put_in_order()
 
     def _restore(self, part: Part) -> bool:
@@ -41,6 +41,12 @@ class Thawing:
             return isinstance(error, KeyboardInterrupt)
         self._accept(value if len(part.names) > 1 else {part.names[0]: value})
         return True
+
+    def _restore_apart(self, part: Part) -> None:
+        """Each by itself; then once more together, if all that one of them was missing were the others."""
+        self._restore_alone(part)
+        if not self._restore(part):
+            self._restore_alone(part)
 
     def _restore_alone(self, part: Part) -> None:
         for name, span in part.alone.items():
