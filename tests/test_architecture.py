@@ -26,6 +26,7 @@ LAYERS = (
     {"io", "home", "guest"},
     {"driver"},
     {"engine", "registry", "store"},
+    {"packages"},
     {"drivers"},
     {"client"},
     {"sandbox"},

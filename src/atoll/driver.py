@@ -7,7 +7,7 @@ one, and a five-line class that runs `atoll.testing.DriverConformance` on it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Protocol
 
 from .errors import Unsupported
@@ -72,6 +72,15 @@ class Driver(ABC):
     @abstractmethod
     async def health(self) -> list[Layer]:
         """Each layer of the wall on this host. Starts nothing, changes nothing."""
+
+    async def workshop(self, spec: Spec, shown: Sequence[str]) -> Handle:
+        """A sandbox to build packages in, which nobody else sees and which ends with this process at the latest.
+
+        `shown` are files and directories of the host that it sees read-only as `/shown/0`, `/shown/1`, … A driver
+        whose `create` honours `Spec.packages` with atoll's own environments has one: `create` raises
+        `packages.cache.NotBuilt`, one is built here, and `create` is called again.
+        """
+        raise Unsupported(f"The {self.name} driver cannot install packages.", hint="Leave packages= out.")
 
     async def describe(self, handle: Handle, info: Info) -> Info:
         """Fill in what only the driver knows: the limits' enforcement and the walls that stand."""

@@ -12,6 +12,7 @@ AtollError
 │   ├── SandboxNotFound          no sandbox has that id
 │   ├── SandboxGone              it existed and has ended: destroyed, expired or killed
 │   ├── CreateFailed             the wall could not be built; nothing is left of it
+│   ├── PackagesFailed           packages could not be installed; the message has the installer's reason
 │   ├── Busy                     it is doing something that excludes this; retryable
 │   └── Unresponsive             its guest did not answer in time; retryable
 ├── TimedOut                     also TimeoutError: a wait that you bounded; what you waited for goes on; retryable
@@ -97,6 +98,10 @@ class SandboxGone(SandboxError):
 
 class CreateFailed(SandboxError):
     code = "create_failed"
+
+
+class PackagesFailed(SandboxError):
+    code = "packages_failed"
 
 
 class Busy(SandboxError):

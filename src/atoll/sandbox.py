@@ -72,6 +72,8 @@ class AsyncSandbox:
         lifetime: float = 3600.0,
         workdir: str = "/workspace",
         strict: bool = False,
+        packages: Iterable[str] = (),
+        on_progress: Callback | None = None,
         **later: Any,
     ) -> Self:
         """Make a sandbox.
@@ -88,6 +90,9 @@ class AsyncSandbox:
             lifetime: seconds until it ends by itself, even when its maker is gone.
             workdir: the directory that commands start in.
             strict: refuse a host where a limit could only be polled and not enforced.
+            packages: Python packages to have in it, as pip writes them. They are installed once, behind a wall, and
+                kept for every later sandbox that asks for the same.
+            on_progress: called with each line that the installer says, the first time.
             later: what is planned and not there yet is refused with `Unsupported`, never ignored.
 
         Raises:
@@ -95,10 +100,12 @@ class AsyncSandbox:
             Unsupported: the driver cannot honour it; nothing was started.
             DriverError: there is no such driver, or it cannot work on this host.
             CreateFailed: it could not be built; nothing is left of it.
+            PackagesFailed: the packages could not be installed; the message says why.
         """
         wishes = dict(
             image=image, source=source, network=network, resources=resources, env=env, labels=labels,
-            timeout=timeout, lifetime=lifetime, workdir=workdir, strict=strict, **later,
+            timeout=timeout, lifetime=lifetime, workdir=workdir, strict=strict, packages=packages,
+            on_progress=on_progress, **later,
         )  # fmt: skip
         return cls(await lifecycle.create(AnyIO(), driver, **wishes))
 
@@ -301,6 +308,27 @@ class AsyncSandbox:
         }
         add_surroundings(request, env, workdir)
         return await cells.run_code(self._links, request, on_stdout=on_stdout, on_stderr=on_stderr, on_result=on_result)
+
+    async def install(
+        self, packages: Iterable[str], *, timeout: float | None = 600.0, on_progress: Callback | None = None
+    ) -> None:
+        """Install Python packages in this sandbox, for commands and for contexts that run already.
+
+        It needs a network: `network="all"` when the sandbox is made. Packages that are known before are better
+        given to `create`, which installs them once for all sandboxes.
+
+        Args:
+            packages: requirements as pip writes them, such as "numpy" or "pandas>=2".
+            timeout: seconds until the installer is killed; None is without end.
+            on_progress: called with each line that the installer says.
+
+        Raises:
+            Unsupported: the sandbox has no network, or its driver no packages.
+            PackagesFailed: the installer failed; the message says why.
+        """
+        from .client.installing import install
+
+        await install(self._links, self._record, packages, timeout=timeout, on_progress=on_progress)
 
     async def interrupt(self, context: str = "main") -> bool:
         """Interrupt the cell that runs in a context, as Ctrl-C does; whether there was one."""

@@ -33,6 +33,7 @@ class Capability(enum.Enum):
     PAUSE = "pause"
     STOP = "stop"
     METRICS = "metrics"
+    PACKAGES = "packages"
 
 
 class Resources(NamedTuple):
@@ -57,6 +58,7 @@ class Spec(NamedTuple):
     lifetime: float = 3600.0
     workdir: str = "/workspace"
     strict: bool = False
+    packages: tuple[str, ...] = ()
 
 
 class Handle(NamedTuple):

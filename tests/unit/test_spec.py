@@ -152,7 +152,6 @@ def test_bad_paths_are_refused_by_name(keyword, path):
 @pytest.mark.parametrize(
     ("keyword", "value"),
     [
-        ("packages", ["numpy"]),
         ("permissions", {"read": ["/"]}),
         ("tools", ["x"]),
         ("snapshot", "ready"),

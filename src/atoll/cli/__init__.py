@@ -19,6 +19,7 @@ COMMANDS = {
     "cp": "copy files and directories into a sandbox or out of it",
     "list": "the sandboxes that exist",
     "destroy": "end sandboxes and remove everything of them",
+    "packages": "the Python packages that are kept for the next sandbox",
     "providers": "the walls that atoll can build, and which of them work here",
     "doctor": "the layers of the wall here, and how to mend what is missing",
     "test": "try a wall from create to destroy, with figures",

@@ -94,6 +94,7 @@ def _as_json(info: Info) -> dict[str, Any]:
         "source": spec.source,
         "network": spec.network,
         "workdir": spec.workdir,
+        "packages": list(spec.packages),
         "resources": spec.resources._asdict(),
         "limits": dict(info.limits),
         "walls": list(info.walls),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
 from typing import Any
 
@@ -26,6 +27,8 @@ def add_sandbox_options(parser: Parser) -> None:
     add("--cpu", metavar="CORES", help="limit such as 0.5 or 2 (default: no limit)")
     add("--pids", metavar="COUNT", help="limit on processes and threads (default: 256)")
     add("--disk", metavar="SIZE", help="limit on what is written (default: 1G)")
+    add("--packages", metavar="NAMES", action="append", default=[], help="Python packages to have, such as "
+        "numpy,pandas; installed once and kept for the next run; may be repeated")  # fmt: skip
     add("--strict", action="store_true", help="refuse a machine that cannot hold every limit in the kernel")
     add("--lifetime", metavar="TIME", help="until the sandbox ends by itself, such as 30m or 2h (default: as long as "
         "the run needs; 1h with --keep or --reuse)")  # fmt: skip
@@ -69,7 +72,13 @@ def wishes(args: Namespace) -> dict[str, Any]:
     found["lifetime"] = None if args.lifetime is None else duration(args.lifetime, "--lifetime")
     found["strict"] = args.strict
     found["resources"] = _resources(args)
-    return {name: value for name, value in found.items() if value not in (None, False, {})}
+    found["packages"] = packages_of(args.packages)
+    return {name: value for name, value in found.items() if value not in (None, False, {}, ())}
+
+
+def packages_of(given: list[str]) -> tuple[str, ...]:
+    """Requirements from `numpy,pandas>=2`. A comma inside a version, as in `a>=1,<2`, belongs to it."""
+    return tuple(name for each in given for name in re.split(r",(?=\s*[A-Za-z0-9])(?![^\[]*\])", each) if name.strip())
 
 
 def labels_of(args: Namespace) -> dict[str, str]:

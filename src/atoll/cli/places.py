@@ -80,8 +80,8 @@ class Place:
 
     def _open(self) -> Sandbox:
         if not self._args.reuse:
-            return Sandbox.create(self._args.driver, **self._wishes)
-        sandbox = Sandbox.get_or_create(driver=self._args.driver, **self._wishes)
+            return Sandbox.create(self._args.driver, on_progress=complain, **self._wishes)
+        sandbox = Sandbox.get_or_create(driver=self._args.driver, on_progress=complain, **self._wishes)
         _check_alike(sandbox, self._args.driver, self._wishes)
         if self._args.lifetime is not None:
             sandbox.set_lifetime(self._wishes["lifetime"])
@@ -106,7 +106,7 @@ def _check_alike(sandbox: Sandbox, driver: str | None, wanted: dict[str, Any]) -
         raise _unlike(sandbox, "driver", sandbox.driver)
     spec = make_spec(**wanted)
     has = sandbox.info.spec
-    for name in ("image", "source", "network", "workdir", "strict"):
+    for name in ("image", "source", "network", "workdir", "strict", "packages"):
         if name in wanted and getattr(spec, name) != getattr(has, name):
             raise _unlike(sandbox, name, getattr(has, name))
     for name in wanted.get("resources", ()):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .. import registry, store
-from ..driver import Driver
+from ..driver import Driver, Register
 from ..errors import AtollError, Busy, DriverError, InvalidInput, SandboxGone
 from ..io import IO
 from ..policy.labels import check_labels
@@ -19,6 +19,7 @@ from ..policy.spec import make_spec
 from ..store import Reservation, Row, Store
 from ..types import Handle, Info, Spec, Status
 from .record import Record, reason_of_end
+from .running import Callback
 
 _CLEAN_UP = 30.0
 _MAKING = 60.0
@@ -28,15 +29,15 @@ _STATUSES = frozenset(("creating", "running", "paused", "stopped", "gone"))
 Write = Callable[[str, str, Status, Mapping[str, str], Spec, Handle, float, float], None]
 
 
-async def create(io: IO, driver: str | None = None, **wishes: Any) -> Record:
+async def create(io: IO, driver: str | None = None, *, on_progress: Callback | None = None, **wishes: Any) -> Record:
     """Make a sandbox; `wishes` are the keywords of `make_spec`.
 
     Raises:
-        InvalidInput, Unsupported, DriverError, CreateFailed, StoreError: nothing is left of it.
+        InvalidInput, Unsupported, DriverError, CreateFailed, PackagesFailed, StoreError: nothing is left of it.
     """
     spec = _spec(wishes)
     registered = store.shared()
-    return await _build(_load(driver, io), spec, registered, registered.add)
+    return await _build(_load(driver, io), spec, registered, registered.add, on_progress)
 
 
 async def connect(io: IO, id: str) -> Record:
@@ -82,7 +83,14 @@ async def listing(
     return found
 
 
-async def get_or_create(io: IO, labels: Mapping[str, str], driver: str | None = None, **wishes: Any) -> Record:
+async def get_or_create(
+    io: IO,
+    labels: Mapping[str, str],
+    driver: str | None = None,
+    *,
+    on_progress: Callback | None = None,
+    **wishes: Any,
+) -> Record:
     """The newest sandbox that carries `labels`, or a new one; of many callers at once, one makes it.
 
     Raises:
@@ -102,24 +110,26 @@ async def get_or_create(io: IO, labels: Mapping[str, str], driver: str | None = 
                 return record
             dead.add(found.id)
         elif found.mine:
-            return await _fulfil(wall, spec, registered, found)
+            return await _fulfil(wall, spec, registered, found, on_progress)
         else:
             await io.sleep(0.01)
     raise Busy(f"Another process has been making the sandbox with {dict(labels)} for {_MAKING:.0f} s.")
 
 
-async def _fulfil(driver: Driver, spec: Spec, registered: Store, reservation: Reservation) -> Record:
+async def _fulfil(
+    driver: Driver, spec: Spec, registered: Store, reservation: Reservation, on_progress: Callback | None
+) -> Record:
     def write(*columns: Any) -> None:
         registered.fulfil(reservation, *columns)
 
     try:
-        return await _build(driver, spec, registered, write)
+        return await _build(driver, spec, registered, write, on_progress)
     except BaseException:
         registered.release(reservation)
         raise
 
 
-async def _build(driver: Driver, spec: Spec, registered: Store, write: Write) -> Record:
+async def _build(driver: Driver, spec: Spec, registered: Store, write: Write, on_progress: Callback | None) -> Record:
     """Make it, and leave nothing of it when that fails or is interrupted at any point."""
     created = time.time()
     expires = created + spec.lifetime
@@ -130,7 +140,7 @@ async def _build(driver: Driver, spec: Spec, registered: Store, write: Write) ->
         written.append(handle)
 
     try:
-        handle = await driver.create(spec, register)
+        handle = await _create(driver, spec, register, on_progress)
         info = Info(handle.id, driver.name, "running", spec.labels, created, expires, spec, {}, ())
         return Record(driver, registered, handle, await driver.describe(handle, info))
     except BaseException:
@@ -138,6 +148,22 @@ async def _build(driver: Driver, spec: Spec, registered: Store, write: Write) ->
             with driver.io.shield(_CLEAN_UP):
                 await _sweep(driver, registered, handle)
         raise
+
+
+async def _create(driver: Driver, spec: Spec, register: Register, on_progress: Callback | None) -> Handle:
+    """Have it made, and before that, the first time that somebody wants them, its packages."""
+    if not spec.packages:
+        return await driver.create(spec, register)
+    from ..packages.cache import NotBuilt
+
+    while True:
+        try:
+            return await driver.create(spec, register)
+        except NotBuilt as missing:
+            from .workshop import build
+
+            # Again and again: somebody may remove it in between.
+            await build(driver, missing.environment, on_progress)
 
 
 async def _record(io: IO, registered: Store, row: Row) -> Record | None:

@@ -144,6 +144,7 @@ def _refuse(spec: Spec) -> None:
         "resources": spec.resources != Resources(),
         "strict": spec.strict,
         f"network={spec.network!r}": spec.network == "all",
+        "packages": bool(spec.packages),
     }
     for wish, asked in wishes.items():
         if asked:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ..driver import Driver, Register
 from ..engine import launch, messages
-from ..engine.layout import HOME_INSIDE, OLD_ROOT, Layout
+from ..engine.layout import HOME_INSIDE, OLD_ROOT, PACKAGES, SHOWN, Layout
 from ..errors import (
     AtollError,
     Busy,
@@ -26,6 +26,9 @@ from ..errors import (
 from ..home import state_dir
 from ..io import Stream
 from ..types import Capability, Handle, Info, Layer, Metrics, Spec, Status
+
+if TYPE_CHECKING:
+    from ..packages.cache import Environment
 
 _ANSWER_TIMEOUT = 60.0
 _NOT_A_WORKDIR = frozenset(
@@ -54,10 +57,24 @@ class JailDriver(Driver):
         super().__init__(io)
         # With the pid: after a fork the stream is the parent's.
         self._first_streams: dict[str, tuple[int, socket.socket]] = {}
+        self._workshops: dict[str, socket.socket] = {}
 
     async def create(self, spec: Spec, register: Register, resume: Handle | None = None) -> Handle:
         home = state_dir()
         job = await self.io.in_thread(lambda: _job(spec, resume, home))
+        if not spec.packages:
+            return await self._make(home, job, register)
+        from ..packages import cache
+
+        with cache.in_use(_environment(spec, resume, home)) as tree:
+            return await self._make(home, {**job, "environment": tree}, register)
+
+    async def workshop(self, spec: Spec, shown: Sequence[str]) -> Handle:
+        home = state_dir()
+        job = await self.io.in_thread(lambda: _job(spec, None, home))
+        return await self._make(home, {**job, "shown": list(shown)}, None)
+
+    async def _make(self, home: str, job: dict[str, Any], register: Register | None) -> Handle:
         # Who dies while making a sandbox leaves nothing of it, so another may be asked.
         for _ in range(_TRIES):
             try:
@@ -66,9 +83,10 @@ class JailDriver(Driver):
                 continue
         raise CreateFailed("The sandbox's keeper died while it made the sandbox.")
 
-    async def _create(self, home: str, job: dict[str, Any], register: Register) -> Handle:
+    async def _create(self, home: str, job: dict[str, Any], register: Register | None) -> Handle:
         """Raises _Died, beside what `create` raises."""
         sock = await self._zygote(home)
+        kept = False
         try:
             try:
                 await self.io.send(sock, messages.encode({"create": job}))
@@ -78,7 +96,13 @@ class JailDriver(Driver):
                 raise _Died from None
             facts, fds = await self._answer(sock, "ready")
             self._first_streams[facts["id"]] = os.getpid(), socket.socket(fileno=fds[0])
-            handle = Handle(self.name, facts["id"], {**facts, "home": home})
+            key = os.path.basename(os.path.dirname(job["environment"] or ""))
+            handle = Handle(self.name, facts["id"], {**facts, "home": home, "environment": key or None})
+            if register is None:
+                # Never told to keep it, its keeper ends it when this connection does.
+                self._workshops[facts["id"]] = sock
+                kept = True
+                return handle
             try:
                 register(handle)
                 await self.io.send(sock, messages.encode({"op": "keep"}))
@@ -86,7 +110,8 @@ class JailDriver(Driver):
                 self._forget(facts["id"])
                 raise
         finally:
-            sock.close()
+            if not kept:
+                sock.close()
         return handle
 
     async def _zygote(self, home: str) -> socket.socket:
@@ -147,6 +172,9 @@ class JailDriver(Driver):
         return await self.io.in_thread(layers)
 
     def _forget(self, sandbox: str) -> None:
+        workshop = self._workshops.pop(sandbox, None)
+        if workshop is not None:
+            workshop.close()
         _, first = self._first_streams.pop(sandbox, (0, None))
         if first is not None:
             first.close()
@@ -240,7 +268,29 @@ def _job(spec: Spec, resume: Handle | None, home: str) -> dict[str, Any]:
         "lifetime": spec.lifetime,
         "resume": resume.id if resume else None,
         "resume_uid": resume.data["uid"] if resume else None,
+        "environment": None,
+        "shown": [],
     }
+
+
+def _environment(spec: Spec, resume: Handle | None, home: str) -> Environment:
+    """The environment that a sandbox is made with; one that is resumed has that of its first start."""
+    from ..packages import cache
+
+    if spec.image:
+        raise Unsupported(
+            "packages= and image= do not go together: the packages fit this machine's own Python.",
+            hint="Install them in the image, or leave image= out.",
+        )
+    if f"{spec.workdir}/".startswith(f"{PACKAGES}/"):
+        raise InvalidInput(f"workdir={spec.workdir!r} is where the packages are; choose another one.")
+    key = resume.data.get("environment") if resume else None
+    if not isinstance(key, str):
+        return cache.wanted(home, spec.packages)
+    environment = cache.known(home, key)
+    if not environment.is_built:
+        raise CreateFailed(f"The packages that this sandbox was made with are gone from {cache.directory(home)}.")
+    return environment
 
 
 def _source(path: str, home: str) -> str:
@@ -260,7 +310,7 @@ def _source(path: str, home: str) -> str:
 def _check_workdir(workdir: str) -> None:
     first = workdir.split("/")[1]
     below_ours = any(workdir.startswith(f"{place}/") for place in (HOME_INSIDE, "/home", "/root"))
-    if first in _NOT_A_WORKDIR or (below_ours and workdir != HOME_INSIDE):
+    if first in _NOT_A_WORKDIR or first == SHOWN[1:] or (below_ours and workdir != HOME_INSIDE):
         raise InvalidInput(
             f"workdir={workdir!r} lies in a place that the sandbox's system needs; choose one like /workspace, /app "
             f"or {HOME_INSIDE}."

@@ -52,9 +52,10 @@ def _report(control: socket.socket, error: BaseException) -> NoReturn:
 def environment(settings: Settings, job: dict[str, Any]) -> dict[str, str]:
     """The whole environment of a sandbox's processes: nothing of the host's."""
     prefix = os.path.dirname(settings.python)
-    path = f"{layout.HOME_INSIDE}/.local/bin:{_PATH}"
-    if not job["image"] and prefix not in _PATH.split(":"):
-        path = f"{prefix}:{path}"
+    own = f"{layout.HOME_INSIDE}/.local/bin"
+    shown = [] if job["image"] or prefix in _PATH.split(":") else [prefix]
+    places = [own, f"{layout.PACKAGES}/bin", *shown] if job["environment"] else [*shown, own]
+    path = ":".join([*places, _PATH])
     return {
         "PATH": path,
         "HOME": layout.HOME_INSIDE,
@@ -75,6 +76,19 @@ def _config(settings: Settings, job: dict[str, Any]) -> Config:
         env=environment(settings, job),
         root="/",
         home=layout.HOME_INSIDE,
-        python="" if job["image"] else settings.python,
-        python_path=in_image if job["image"] else list(settings.python_path),
+        python="" if job["image"] else _python(settings, job),
+        python_path=in_image if job["image"] else _python_path(settings, job),
     )
+
+
+def _python(settings: Settings, job: dict[str, Any]) -> str:
+    """What a cell starts when it starts Python: the one that sees the packages."""
+    return f"{layout.PACKAGES}/bin/{os.path.basename(settings.python)}" if job["environment"] else settings.python
+
+
+def _python_path(settings: Settings, job: dict[str, Any]) -> list[str]:
+    """The standard library, what `install` adds, what the sandbox was made with, and what the host's Python has."""
+    version = os.path.basename(settings.python)
+    *library, site = settings.python_path
+    made_with = [f"{layout.PACKAGES}/lib/{version}/site-packages"] if job["environment"] else []
+    return [*library, f"{layout.HOME_INSIDE}/.local/lib/{version}/site-packages", *made_with, site]

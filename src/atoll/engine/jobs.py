@@ -21,6 +21,8 @@ COMMON: dict[str, Any] = {
     "lifetime": 3600.0,
     "resume": None,
     "resume_uid": None,
+    "environment": None,
+    "shown": [],
 }
 
 
@@ -33,6 +35,6 @@ def kind(job: dict[str, Any], *, has_group: bool) -> str:
     if job["image"] or job["resume"] or job["workdir"] != WORKSPACE or job["network"] == "host":
         return "none"
     usual = has_group or (job["memory"] == COMMON["memory"] and job["pids"] == COMMON["pids"])
-    if job["source"] or job["disk"] or job["strict"] or job["network"] == "all" or not usual:
+    if job["source"] or job["environment"] or job["disk"] or job["strict"] or job["network"] == "all" or not usual:
         return "open"
     return "closed"

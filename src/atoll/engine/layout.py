@@ -21,6 +21,8 @@ USER, GROUP = 1000, 1000
 USER_NAME, HOME_INSIDE, HOST_NAME = "user", "/home/user", "atoll"
 OLD_ROOT = "/.host"
 WORKSPACE = "/workspace"
+# Where the packages of a sandbox are, and what of the host a workshop is shown.
+PACKAGES, SHOWN = "/packages", "/shown"
 WRITABLE = ("work", "tmp", "home", "upper", "scratch")
 
 

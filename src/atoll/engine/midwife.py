@@ -122,9 +122,23 @@ class Midwife:
         kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
         root = f"{self._box}/root"
         os.makedirs(root, exist_ok=True)
-        rootfs.populate(root, image=job["image"], workdir=job["workdir"], resolver=self._settings.resolver)
+        rootfs.populate(
+            root,
+            image=job["image"],
+            workdir=job["workdir"],
+            resolver=self._settings.resolver,
+            shown=job["shown"],
+            look=self._look,
+        )
         rootfs.seal(root)
         return root
+
+    def _look(self, path: str) -> int:
+        """A detached mount of a host path that the sandbox may read, whoever owns it; see `idmap`."""
+        if not self._settings.rootless:
+            with contextlib.suppress(OSError):
+                return mapped_source(path, self._uid)
+        return kernel.open_tree(path, recursive=True)
 
     def _furnish(self, job: dict[str, Any], *, entered: bool) -> None:
         """Mount the writable places and the source, then have the first process close the wall."""
@@ -140,6 +154,8 @@ class Midwife:
             place = jail.mount_disk(device, self._box, self._uid) if device else self._box
             polled = job["enforcement"]["memory"] == "polled"
             jail.furnish(place, job["workdir"], job["memory"] if polled else None)
+            if job["environment"]:
+                kernel.bind(layout.OLD_ROOT + job["environment"], layout.PACKAGES, read_only=True)
             if source is not None:
                 jail.cover(place, job["workdir"], source, rootless=self._settings.rootless)
         for fd in (source, held):

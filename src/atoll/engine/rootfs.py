@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections.abc import Callable, Sequence
 
 from . import kernel, layout
 from .settings import BirthFailed
@@ -40,6 +41,9 @@ _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _NOT_FROM_IMAGE = frozenset(
     ("root", "proc", "dev", "sys", "tmp", "run", "home", "workspace", "etc", layout.OLD_ROOT[1:])
 )
+
+Look = Callable[[str], int]
+_LOOKED_AT = kernel.MOUNT_ATTR_NOSUID | kernel.MOUNT_ATTR_NODEV | kernel.MOUNT_ATTR_RDONLY
 
 # The directories /dev and / themselves are on a read-only mount, so nothing can be made in them.
 WRITABLE_INSIDE = ("/tmp", layout.HOME_INSIDE, "/dev")
@@ -151,11 +155,24 @@ def _devices(root: str) -> None:
         os.mkdir(f"{root}/dev/{name}")
 
 
-def populate(root: str, *, image: str | None = None, workdir: str = layout.WORKSPACE, resolver: str = "") -> None:
+def _as_it_is(path: str) -> int:
+    return kernel.open_tree(path, recursive=True)
+
+
+def populate(
+    root: str,
+    *,
+    image: str | None = None,
+    workdir: str = layout.WORKSPACE,
+    resolver: str = "",
+    shown: Sequence[str] = (),
+    look: Look = _as_it_is,
+) -> None:
     """Fill the directory `root`, in this mount namespace, with a read-only root file system.
 
     An image is hostile, and this runs among the host's mounts: every directory of ours is made while the root is
     still empty, so that no link of an image is ever on the way to it, and only names that are free are taken from it.
+    `shown` are host paths that are seen as /shown/0, /shown/1 and so on; `look` gives each as a detached mount.
 
     Raises:
         OSError: a mount was refused.
@@ -171,8 +188,11 @@ def populate(root: str, *, image: str | None = None, workdir: str = layout.WORKS
         ours.append(IMAGE_LIBRARY[1:])
     elif not prefix.startswith("/usr"):
         ours.append(prefix[1:])
+    if image is None:
+        ours.append(layout.PACKAGES[1:])
     for path in ours:
         os.makedirs(f"{root}/{path}", exist_ok=True)
+    _show(root, shown, look)
     if image is not None:
         kernel.bind(library(), root + IMAGE_LIBRARY, read_only=True)
         _image_system(root, image, resolver)
@@ -183,6 +203,22 @@ def populate(root: str, *, image: str | None = None, workdir: str = layout.WORKS
     if not prefix.startswith("/usr"):
         kernel.bind(prefix, root + prefix, read_only=True)
     _host_system(root, resolver)
+
+
+def _show(root: str, shown: Sequence[str], look: Look) -> None:
+    for number, path in enumerate(shown):
+        os.makedirs(f"{root}{layout.SHOWN}", exist_ok=True)
+        target = f"{root}{layout.SHOWN}/{number}"
+        if os.path.isdir(path):
+            os.mkdir(target)
+        else:
+            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644))
+        fd = look(path)
+        try:
+            kernel.mount_setattr(fd, _LOOKED_AT, recursive=True)
+            kernel.move_mount(fd, target)
+        finally:
+            os.close(fd)
 
 
 def _is_in_image(image: str, workdir: str) -> bool:

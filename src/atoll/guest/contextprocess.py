@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _frozen_importlib_external as _bootstrap
 import _sitebuiltins
 import builtins
 import ctypes
@@ -99,6 +100,7 @@ def _set_interpreter(config: Config) -> None:
     sys.argv = [""]
     sys.path[:] = ["", *(config.python_path or sys.path)]
     sys.path_importer_cache.clear()
+    _expect_packages(config)
     sys.executable = config.python
     sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)  # type: ignore[misc]  # noqa: SIM115
     for name in ("exit", "quit"):
@@ -109,6 +111,14 @@ def _set_interpreter(config: Config) -> None:
     # What came from the guest is never garbage here; collecting would only copy its pages.
     gc.freeze()
     gc.enable()
+
+
+def _expect_packages(config: Config) -> None:
+    """Directories that an installer makes later: Python would remember for good that they are not there."""
+    for path in config.python_path:
+        if path.endswith("/site-packages"):
+            finder = _bootstrap.FileFinder(path, *_bootstrap._get_supported_file_loaders())  # type: ignore[attr-defined]  # noqa: SLF001
+            sys.path_importer_cache[path] = finder
 
 
 _own_modules: List[str] = []

@@ -12,6 +12,7 @@ from .env import check_env
 from .labels import check_labels
 from .limits import check_lifetime, check_resources, check_timeout
 from .paths import host_path, workspace_path
+from .requirements import check_requirements
 from .text import shown
 
 NETWORKS = ("none", "all", "host")
@@ -29,8 +30,8 @@ def make_spec(
     lifetime: float = 3600.0,
     workdir: str = "/workspace",
     strict: bool = False,
-    fallback: Iterable[str] = (),
     packages: Iterable[str] = (),
+    fallback: Iterable[str] = (),
     permissions: object = None,
     tools: object = None,
     snapshot: object = None,
@@ -42,9 +43,7 @@ def make_spec(
         InvalidInput: a value that cannot be, with what to write instead.
         Unsupported: a keyword that is known and not there yet; it is never ignored.
     """
-    _refuse_what_is_not_there(
-        fallback=fallback, packages=packages, permissions=permissions, tools=tools, snapshot=snapshot, gpu=gpu
-    )
+    _refuse_what_is_not_there(fallback=fallback, permissions=permissions, tools=tools, snapshot=snapshot, gpu=gpu)
     if not isinstance(strict, bool):
         raise InvalidInput(f"strict is {shown(strict)}; give True or False.")
     return Spec(
@@ -58,6 +57,7 @@ def make_spec(
         lifetime=check_lifetime(lifetime),
         workdir=workspace_path(workdir),
         strict=strict,
+        packages=check_requirements(packages),
     )
 
 

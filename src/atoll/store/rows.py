@@ -21,6 +21,7 @@ MIGRATIONS = (
             spec TEXT, handle TEXT, created REAL NOT NULL, expires REAL,
             maker_pid INTEGER, maker_started INTEGER, maker_boot TEXT)""",
     ),
+    (),  # Spec.packages
 )
 
 SELECT = """SELECT id, driver, status, labels, spec, handle, created, expires, maker_pid, maker_started, maker_boot

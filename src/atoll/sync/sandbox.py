@@ -53,11 +53,14 @@ class Sandbox:
         lifetime: float = 3600.0,
         workdir: str = "/workspace",
         strict: bool = False,
+        packages: Iterable[str] = (),
+        on_progress: Callback | None = None,
         **later: Any,
     ) -> Self:
         wishes = dict(
             image=image, source=source, network=network, resources=resources, env=env, labels=labels,
-            timeout=timeout, lifetime=lifetime, workdir=workdir, strict=strict, **later,
+            timeout=timeout, lifetime=lifetime, workdir=workdir, strict=strict, packages=packages,
+            on_progress=on_progress, **later,
         )  # fmt: skip
         return cls(drive(lifecycle.create(BlockingIO(), driver, **wishes)))
 
@@ -195,6 +198,11 @@ class Sandbox:
                 on_stdout=on_stdout, on_stderr=on_stderr, on_result=on_result,
             )
         )  # fmt: skip
+
+    def install(
+        self, packages: Iterable[str], *, timeout: float | None = 600.0, on_progress: Callback | None = None
+    ) -> None:
+        drive(self._core.install(packages, timeout=timeout, on_progress=on_progress))
 
     def interrupt(self, context: str = "main") -> bool:
         return drive(self._core.interrupt(context))

@@ -26,6 +26,7 @@ MEANINGS = {
     Capability.PAUSE: "`pause` and `resume`",
     Capability.STOP: "`stop` and `resume`, with the files kept",
     Capability.METRICS: "`metrics`",
+    Capability.PACKAGES: "`packages=` and `install`: Python packages",
 }
 
 _HEAD = """# What the conformance suite checks

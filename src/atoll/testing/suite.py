@@ -15,6 +15,7 @@ from .checks.lifecycle import LifecycleChecks
 from .checks.limits import LimitChecks
 from .checks.names import NameChecks
 from .checks.output import OutputChecks
+from .checks.packages import PackageChecks
 from .checks.policy import PolicyChecks
 from .checks.processes import ProcessChecks
 from .checks.refusals import RefusalChecks
@@ -40,6 +41,7 @@ class DriverConformance(
     NameChecks,
     TransferChecks,
     CodeChecks,
+    PackageChecks,
     PolicyChecks,
     LimitChecks,
     ErrorChecks,

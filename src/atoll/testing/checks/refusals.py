@@ -72,6 +72,12 @@ class RefusalChecks(Checks):
     def test_image_is_refused(self, label: dict[str, str], tmp_path: pathlib.Path) -> None:
         self.refuses(label, image=tmp_path)
 
+    @lacking(Capability.PACKAGES)
+    def test_packages_are_refused(self, label: dict[str, str], sandbox: Sandbox) -> None:
+        self.refuses(label, packages=["numpy"])
+        with pytest.raises(Unsupported):
+            sandbox.install(["numpy"])
+
     @lacking(Capability.PAUSE)
     def test_pausing_is_refused(self, sandbox: Sandbox) -> None:
         with pytest.raises(Unsupported):
