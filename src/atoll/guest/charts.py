@@ -75,10 +75,9 @@ def _patch_chart(axes: Any, drawn: _Drawn) -> Optional[Chart]:
 
 def _drawn(axes: Any) -> _Drawn:
     decoration: Set[int] = set()
-    for container in axes.containers:
-        if type(container).__name__ == "ErrorbarContainer":
-            _data, caps, bars = container.lines
-            decoration.update(id(artist) for artist in (*caps, *bars))
+    for container in _error_bars(axes):
+        _data, caps, bars = container.lines
+        decoration.update(id(artist) for artist in (*caps, *bars))
     # Lines across the whole axes, and spans, are drawn in other coordinates than data are.
     data = axes.transData
     lines = [line for line in axes.lines if id(line) not in decoration and line.get_transform() is data]
@@ -87,6 +86,10 @@ def _drawn(axes: Any) -> _Drawn:
     points = [found for found in collections if type(found).__name__ == "PathCollection"]
     others = [found for found in collections if found not in points and not (lines and _is_band(found))]
     return _Drawn(lines, patches, points, [*others, *axes.images])
+
+
+def _error_bars(axes: Any) -> List[Any]:
+    return [container for container in axes.containers if type(container).__name__ == "ErrorbarContainer"]
 
 
 def _is_band(artist: Any) -> bool:
@@ -111,7 +114,8 @@ def _point_chart(axes: Any, kind: str, drawn: _Drawn) -> Chart:
     if count > POINT_LIMIT:
         chart["omitted"] = "%d points are more than the %d that chart data has room for" % (count, POINT_LIMIT)
         return chart
-    series = [(line, zip(line.get_xdata(), line.get_ydata())) for line in drawn.lines]
+    named = {id(container.lines[0]): container for container in _error_bars(axes)}
+    series = [(named.get(id(line), line), zip(line.get_xdata(), line.get_ydata())) for line in drawn.lines]
     series += [(cloud, cloud.get_offsets()) for cloud in drawn.points]
     across, up = Coordinates(axes.xaxis), Coordinates(axes.yaxis)
     for number, (artist, pairs) in enumerate(series):
