@@ -117,7 +117,7 @@ def run(sandbox: Sandbox, job: Job) -> int:
     program = job.what
     path = posixpath.join(sandbox.info.spec.workdir, program.name)
     sandbox.files.write(path, program.content)
-    script = ["/bin/sh", "-c", program.language.start, "sh", path, *program.arguments]
+    script = ["/bin/sh", "-c", program.language.program, "sh", path, *program.arguments]
     code = _stream(sandbox, script, job)
     if code == NOT_FOUND and not _ready(sandbox, program.language, job):
         complain(_missing(sandbox, program.language))

@@ -1,0 +1,77 @@
+"""Which link a context of a language has. The languages themselves are data, in `toolchains.py`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Callable, Dict
+
+from . import toolchains
+from .contextlink import ContextLink, ContextSettings, Listener
+from .machine import Machine
+from .programdriver import DriverLink, KernelLink, driver_text
+from .programfile import FileLink
+from .programshell import ShellLink
+from .refusal import UNSUPPORTED, Refused, invalid
+from .toolchains import DRIVER, PYTHON, SHELL, Language
+
+Factory = Callable[[Machine, Listener, ContextSettings], Any]
+
+_JUPYTER = "jupyter:"
+_NODE_DRIVER = driver_text("programnode.js")
+_JUPYTER_DRIVER = driver_text("programjupyter.py")
+_NODE = ["node", "--no-warnings", "-e", "(0,eval)(require('fs').readFileSync(4,'utf8'))(require,s=>import(s))"]
+_PYTHON = ["-c", "import sys; sys.path.pop(0); exec(compile(open(4, encoding='utf-8').read(), 'bridge', 'exec'))"]
+
+
+def link_for(language: str) -> Factory:
+    """What makes the process of a context, called with the machine, a listener and the context's settings.
+
+    Raises:
+        Refused: no language has that name.
+    """
+    if language.startswith(_JUPYTER):
+        kernel = language[len(_JUPYTER) :]
+        if not kernel:
+            raise invalid("%r names no kernel; write jupyter:python3, for one." % language[:100])
+        return lambda machine, listener, settings: _jupyter(machine, listener, settings, kernel)
+    entry = toolchains.find(language)
+    if entry is None:
+        sentence = "There is no language %.100r; the known ones are %s, and jupyter:KERNEL." % (
+            language,
+            toolchains.known(),
+        )
+        raise invalid(sentence)
+    if entry.kind == PYTHON:
+        return ContextLink
+    return lambda machine, listener, settings: _made(entry, machine, listener, settings)
+
+
+def _made(entry: Language, machine: Machine, listener: Listener, settings: ContextSettings) -> Any:
+    """Raises Refused where a tool is missing, with the way to get it."""
+    env = {**machine.config.environment(), **settings.env}
+    missing = [tool for tool in entry.tools if not _on_path(tool, env)]
+    if missing:
+        raise Refused(
+            UNSUPPORTED,
+            "%s needs %s, and this sandbox does not have it. Install it on the host (`%s`), or use an image that "
+            "has it." % (entry.name, " and ".join(missing), entry.get),
+        )
+    if entry.kind == SHELL:
+        return ShellLink(machine, listener, settings, entry.name)
+    if entry.kind == DRIVER:
+        return DriverLink(machine, listener, settings, _NODE, _NODE_DRIVER, {"typed": entry.name == "typescript"})
+    return FileLink(machine, listener, settings, entry)
+
+
+def _on_path(tool: str, env: Dict[str, str]) -> bool:
+    directories = env.get("PATH", "/usr/bin:/bin").split(":")
+    return any(os.access(os.path.join(directory or ".", tool), os.X_OK) for directory in directories)
+
+
+def _jupyter(machine: Machine, listener: Listener, settings: ContextSettings, kernel: str) -> KernelLink:
+    """A bridge to the kernel, run by the Python that contexts have, with the packages that they have."""
+    env = {**machine.config.environment(), **settings.env}
+    paths = [*machine.config.python_path, *filter(None, [env.get("PYTHONPATH")])]
+    argv = [machine.config.python, *_PYTHON]
+    more = {"PYTHONPATH": ":".join(paths)} if paths else {}
+    return KernelLink(machine, listener, settings, argv, _JUPYTER_DRIVER, {"kernel": kernel}, more)

@@ -1,0 +1,175 @@
+"""A shell that stays: one process whose directory, variables and functions last from cell to cell.
+
+The shell is an interactive one, since only that goes back to its reader when SIGINT interrupts a whole list
+of commands. It reads from a pipe of ours that is its standard input; commands run by `eval`, which has
+/dev/null there instead and none of our descriptors. Its prompts go to /dev/null. After each command it says
+the exit code on a pipe of ours.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any, Dict, List, Optional
+
+from .arguments import encoded
+from .contextlink import ContextSettings, Listener
+from .descriptors import close_all, pipe
+from .killing import send
+from .loop import Timer
+from .machine import Machine
+from .pipes import Sink, Source
+from .programlink import ProgramLink
+from .reaper import exit_code
+from .refusal import UNSUPPORTED, Refused, no_process_left
+
+_ARGUMENTS = {"bash": ["--norc", "--noprofile", "--noediting", "+H", "+o", "history", "-i"], "sh": ["-i"]}
+# POSIX shells take one digit; bash leaves those to the user.
+_DESCRIPTORS = {"bash": (60, 61), "sh": (8, 9)}
+_TEXT_FD = 62
+_SETUP = "unset HISTFILE MAILCHECK PROMPT_COMMAND\n"
+_ROUNDS = 10
+_PAUSE = 0.05
+_STATUS_LIMIT = 1 << 12
+
+
+class ShellLink(ProgramLink):
+    """Starts a shell when it is made. Raises Refused when it cannot be started."""
+
+    def __init__(self, machine: Machine, listener: Listener, settings: ContextSettings, shell: str = "bash") -> None:
+        super().__init__(machine, listener, settings)
+        self._shell = shell
+        self._status_fd, self._error_fd = _DESCRIPTORS[shell]
+        self._number = 0
+        self._code = 0
+        self._said = b""
+        self._timer: Optional[Timer] = None
+        made: List[int] = []
+        try:
+            commands, commands_end = pipe(made)
+            status_end, status = pipe(made)
+            stdout, stderr = self._outputs(made)
+            null = machine.devnull
+            theirs = [(commands, 0), (stdout, 1), (null, 2), (status, self._status_fd), (stderr, self._error_fd)]
+            self.pid = self._start([shell, *_ARGUMENTS[shell]], theirs, settings.cwd, {})
+        except OSError as error:
+            self._give_up(made)
+            raise no_process_left() from error
+        except BaseException:
+            self._give_up(made)
+            raise
+        close_all([commands, status, stdout, stderr])
+        self._commands = Sink(machine.loop, commands_end)
+        self._statuses = Source(machine.loop, status_end, self._hear, lambda: _STATUS_LIMIT, _nothing)
+        machine.reaper.watch(self.pid, self._exited)
+        self._write(_SETUP)
+
+    def _give_up(self, made: List[int]) -> None:
+        close_all(made)
+        for source in self._sources:
+            source.close()
+
+    def _run(self, request: Dict[str, Any]) -> None:
+        if request.get("env") or request.get("cwd") is not None:
+            raise Refused(
+                UNSUPPORTED,
+                "A cell of a shell has no env or workdir of its own: use `export` and `cd`, in ( ) for this cell only.",
+            )
+        code = request["code"]
+        encoded(code, "The command")
+        self._number += 1
+        self._write(self._invocation(code) + self._question())
+
+    def _invocation(self, code: str) -> str:
+        without = "2>&%d %d>&- %d>&-" % (self._error_fd, self._status_fd, self._error_fd)
+        if self._shell == "bash":
+            # What is sourced is no conversation, so bash does not tell of jobs and terminals, and `return` ends it.
+            end = "end-%s" % os.urandom(8).hex()
+            source = "\\command . /proc/self/fd/%d %d<<'%s' </dev/null %s" % (_TEXT_FD, _TEXT_FD, end, without)
+            return "%s\nexec %d<&-;%s%s\n%s\n" % (source, _TEXT_FD, _restored(self._code), code, end)
+        return _restored(self._code) + "\\command eval '%s' </dev/null %s\n" % (code.replace("'", "'\\''"), without)
+
+    def _question(self) -> str:
+        return "\\printf '%%s\\n' \"$? %d\" >&%d\n" % (self._number, self._status_fd)
+
+    def _write(self, text: str) -> None:
+        self._commands.put(text.encode("utf-8", "surrogateescape"), _consumed)
+
+    def _hear(self, data: bytes) -> None:
+        """Lines of exit codes with the number of their command. A command cannot write here, but may be rude."""
+        *lines, self._said = (self._said + data)[-_STATUS_LIMIT:].split(b"\n")
+        for line in lines:
+            words = line.split()
+            if len(words) == 2 and words[1] == b"%d" % self._number and words[0].isdigit() and self._busy:
+                self._code = int(words[0]) & 255
+                self._end_with(self._code)
+
+    def interrupt(self, lane: Optional[int] = None) -> bool:
+        if not super().interrupt(lane):
+            return False
+        self._write(self._question())  # a POSIX shell that is interrupted forgets what it has read ahead
+        return True
+
+    def kill(self) -> None:
+        """What runs in it, while that helps; else the shell."""
+        if not self.alive:
+            return
+        if self._busy and not self._closed:
+            self._force(_ROUNDS)
+        else:
+            send([self.pid], signal.SIGKILL)
+
+    def _force(self, rounds: int) -> None:
+        """Kill what the cell has started, and interrupt the shell before it starts what comes next."""
+        if not self.alive or not self._busy or self._timer is not None:
+            return
+        if rounds <= 0 or self._closed:
+            send([self.pid], signal.SIGKILL)
+            return
+
+        def again() -> None:
+            self._timer = None
+            self._force(rounds - 1)
+
+        def killed() -> None:
+            self.interrupt()
+            self._timer = self._machine.loop.after(_PAUSE, again)
+
+        self._machine.killer.kill_since(self.mark, self._since, self.pid, killed)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            send([self.pid], signal.SIGKILL)
+        super().close()
+        self._commands.close()  # a shell that reads no more commands ends
+        self._statuses.close()
+
+    def _exited(self, status: int) -> None:
+        self.alive = False
+        self.status = status
+        if self._closed:
+            return
+        code = exit_code(status)
+        said = "exit code %d, and the shell has ended" % code
+        if self.reason is not None or os.WIFSIGNALED(status):
+            said = self._how_it_ended("the shell")
+
+        def tell() -> None:
+            self._end_with(code, said)
+            self._listener.exited()
+
+        self._statuses.settle(lambda: self._sources[-1].settle(tell))
+
+
+def _restored(code: int) -> str:
+    """What makes `$?` that of the last cell again; as a part of a list it passes under `set -e`."""
+    return "" if code == 0 else "(exit %d) && :; " % code
+
+
+def _consumed(_size: int) -> None:
+    pass
+
+
+def _nothing() -> None:
+    pass
