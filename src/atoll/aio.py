@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from .client.cells import ResultCallback
+from .client.cells import ErrorCallback, InputCallback, ResultCallback
 from .client.command import MAX_OUTPUT, Command
 from .client.feed import Input
 from .client.oneshot import all_completed, check_workers, wishes_for_one
@@ -47,13 +47,17 @@ async def run_code(
     on_stdout: Callback | None = None,
     on_stderr: Callback | None = None,
     on_result: ResultCallback | None = None,
+    on_error: ErrorCallback | None = None,
+    on_input: InputCallback | None = None,
+    language: str | None = None,
     **wishes: Any,
 ) -> Execution:
-    """Run Python code in a sandbox of its own. `wishes` are the keywords of `AsyncSandbox.create`."""
+    """Run code, Python unless another language is named, in a sandbox of its own. `wishes` are the keywords of `AsyncSandbox.create`."""
     async with await AsyncSandbox.create(driver, **wishes_for_one(wishes)) as sandbox:
         return await sandbox.run_code(
-            code, max_output=max_output, on_stdout=on_stdout, on_stderr=on_stderr, on_result=on_result
-        )
+            code, max_output=max_output, on_stdout=on_stdout, on_stderr=on_stderr, on_result=on_result,
+            on_error=on_error, on_input=on_input, language=language,
+        )  # fmt: skip
 
 
 async def run_many(

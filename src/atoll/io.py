@@ -69,6 +69,14 @@ class IO(Protocol):
     async def in_thread(self, function: Callable[[], T]) -> T:
         """Run something that touches the disk for long, off the event loop if there is one."""
 
+    async def call(self, function: Callable[[], Any], timeout: float | None) -> Any:
+        """Run a function of the caller's, and await what it gives if that can be awaited.
+
+        Raises:
+            TimeoutError: it took too long; its thread goes on, and what it gives is dropped.
+            TypeError: it must be awaited, and there is no event loop.
+        """
+
     def lock(self) -> Lock: ...
 
     def shield(self, seconds: float) -> Shield:
@@ -120,6 +128,13 @@ class BlockingIO:
 
     async def in_thread(self, function: Callable[[], T]) -> T:
         return function()
+
+    async def call(self, function: Callable[[], Any], timeout: float | None) -> Any:
+        value = function() if timeout is None else _in_time(function, timeout)
+        if hasattr(value, "__await__"):
+            value.close()
+            raise TypeError("it is a coroutine function, which only an AsyncSandbox can call")
+        return value
 
     def lock(self) -> Lock:
         return _ThreadLock()
@@ -174,6 +189,15 @@ class AnyIO:
         import anyio.to_thread
 
         return await anyio.to_thread.run_sync(function)
+
+    async def call(self, function: Callable[[], Any], timeout: float | None) -> Any:
+        import anyio
+        import anyio.to_thread
+
+        with anyio.fail_after(timeout):
+            # In a thread, where a plain function may block; a coroutine function only makes its coroutine there.
+            value = await anyio.to_thread.run_sync(function, abandon_on_cancel=True)
+            return await value if hasattr(value, "__await__") else value
 
     def lock(self) -> Lock:
         return _TaskLock()
@@ -286,6 +310,29 @@ class _TaskLock:
                 return True
             return False
         return True
+
+
+def _in_time(function: Callable[[], T], timeout: float) -> T:
+    """Run it in a thread and wait for it no longer than that. Raises what it raises, and TimeoutError."""
+    outcome: list[tuple[T | None, BaseException | None]] = []
+    over = _thread.allocate_lock()
+    over.acquire()
+
+    def attempt() -> None:
+        try:
+            outcome.append((function(), None))
+        except BaseException as error:  # noqa: BLE001  # raised again by who waits
+            outcome.append((None, error))
+        finally:
+            over.release()
+
+    _thread.start_new_thread(attempt, ())
+    if not over.acquire(timeout=min(timeout, _thread.TIMEOUT_MAX)):
+        raise TimeoutError
+    value, error = outcome[0]
+    if error is not None:
+        raise error
+    return value  # type: ignore[return-value]  # there was no error, so this is what the function gave
 
 
 class _NoShield:

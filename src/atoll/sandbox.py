@@ -15,7 +15,6 @@ from .client.command import (
     MAX_OUTPUT,
     Command,
     Timeout,
-    add_surroundings,
     check_signal,
     choose_timeout,
     exec_request,
@@ -26,16 +25,17 @@ from .client.record import Record
 from .client.running import Callback, Running
 from .errors import InvalidInput
 from .io import AnyIO
-from .policy.sizes import parse_size
 from .policy.text import shown
-from .types import Completed, Execution, Info, Metrics, ProcessInfo, Resources, Status
+from .types import Completed, ContextInfo, Execution, Info, Metrics, ProcessInfo, Resources, Status
 
 if TYPE_CHECKING:  # what a first `run` does not need is imported by whoever needs it
-    from .client.cells import ResultCallback
+    from .client.cells import AsyncCell, ErrorCallback, InputCallback, ResultCallback
+    from .client.contexts import AsyncContexts
     from .client.feed import Feed, Input
     from .client.files import AsyncFiles
     from .client.output import AsyncOutput
     from .client.process import AsyncProcess
+    from .client.tools import Function, Tools
     from .client.variables import AsyncVariables
 
 _DESTROY = 60.0
@@ -50,12 +50,14 @@ class AsyncSandbox:
     or stopped.
     """
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: Record, tools: Tools | None = None) -> None:
         """For internal use: `create`, `connect`, `find` and `get_or_create` make sandboxes."""
         self._record = record
         self._links = Links(record)
         self._files: AsyncFiles | None = None
         self._variables: AsyncVariables | None = None
+        self._contexts: AsyncContexts | None = None
+        self._tools = tools
 
     @classmethod
     async def create(
@@ -74,6 +76,7 @@ class AsyncSandbox:
         strict: bool = False,
         packages: Iterable[str] = (),
         on_progress: Callback | None = None,
+        tools: Tools | Mapping[str, Function] | None = None,
         **later: Any,
     ) -> Self:
         """Make a sandbox.
@@ -93,6 +96,8 @@ class AsyncSandbox:
             packages: Python packages to have in it, as pip writes them. They are installed once, behind a wall, and
                 kept for every later sandbox that asks for the same.
             on_progress: called with each line that the installer says, the first time.
+            tools: functions of this process that cells may call by name, with JSON arguments; a mapping, or `Tools`
+                with limits of your own. They are there for cells that this object runs.
             later: what is planned and not there yet is refused with `Unsupported`, never ignored.
 
         Raises:
@@ -107,17 +112,19 @@ class AsyncSandbox:
             timeout=timeout, lifetime=lifetime, workdir=workdir, strict=strict, packages=packages,
             on_progress=on_progress, **later,
         )  # fmt: skip
-        return cls(await lifecycle.create(AnyIO(), driver, **wishes))
+        offered = offered_tools(tools)
+        return cls(await lifecycle.create(AnyIO(), driver, **wishes), offered)
 
     @classmethod
-    async def connect(cls, id: str) -> Self:
-        """A sandbox that exists, whichever process made it.
+    async def connect(cls, id: str, *, tools: Tools | Mapping[str, Function] | None = None) -> Self:
+        """A sandbox that exists, whichever process made it; `tools` as for `create`.
 
         Raises:
             SandboxNotFound: no sandbox has that id.
             SandboxGone: it has ended; the message says why.
         """
-        return cls(await lifecycle.connect(AnyIO(), id))
+        offered = offered_tools(tools)
+        return cls(await lifecycle.connect(AnyIO(), id), offered)
 
     @classmethod
     async def list(
@@ -130,18 +137,29 @@ class AsyncSandbox:
         return await lifecycle.listing(AnyIO(), labels, driver, status)
 
     @classmethod
-    async def find(cls, labels: Mapping[str, str]) -> Self | None:
-        """The newest living sandbox that carries all of `labels`, or None."""
+    async def find(
+        cls, labels: Mapping[str, str], *, tools: Tools | Mapping[str, Function] | None = None
+    ) -> Self | None:
+        """The newest living sandbox that carries all of `labels`, or None; `tools` as for `create`."""
+        offered = offered_tools(tools)
         record = await lifecycle.find(AnyIO(), labels)
-        return None if record is None else cls(record)
+        return None if record is None else cls(record, offered)
 
     @classmethod
-    async def get_or_create(cls, labels: Mapping[str, str], driver: str | None = None, **wishes: Any) -> Self:
+    async def get_or_create(
+        cls,
+        labels: Mapping[str, str],
+        driver: str | None = None,
+        *,
+        tools: Tools | Mapping[str, Function] | None = None,
+        **wishes: Any,
+    ) -> Self:
         """The newest living sandbox that carries all of `labels`, or a new one, made with the keywords of `create`.
 
         Of many callers at once, in this or other processes, one makes it and all get it.
         """
-        return cls(await lifecycle.get_or_create(AnyIO(), labels, driver, **wishes))
+        offered = offered_tools(tools)
+        return cls(await lifecycle.get_or_create(AnyIO(), labels, driver, **wishes), offered)
 
     @property
     def id(self) -> str:
@@ -167,6 +185,14 @@ class AsyncSandbox:
 
             self._files = AsyncFiles(self._links)
         return self._files
+
+    @property
+    def contexts(self) -> AsyncContexts:
+        if self._contexts is None:
+            from .client.contexts import AsyncContexts
+
+            self._contexts = AsyncContexts(self._links)
+        return self._contexts
 
     @property
     def variables(self) -> AsyncVariables:
@@ -283,7 +309,8 @@ class AsyncSandbox:
         self,
         code: str,
         *,
-        context: str = "main",
+        context: str | ContextInfo | None = None,
+        language: str | None = None,
         env: Mapping[str, str] | None = None,
         workdir: str | os.PathLike[str] | None = None,
         timeout: Timeout = "default",
@@ -291,23 +318,57 @@ class AsyncSandbox:
         on_stdout: Callback | None = None,
         on_stderr: Callback | None = None,
         on_result: ResultCallback | None = None,
+        on_error: ErrorCallback | None = None,
+        on_input: InputCallback | None = None,
     ) -> Execution:
-        """Run Python code in a context that keeps its variables from cell to cell.
+        """Run code in a context that keeps its state from cell to cell.
 
         The value of the last expression is the main result. Code that raises is data: see `error`. After a
         timeout `timed_out` is True, and `state_lost` says whether the variables are gone.
+
+        Args:
+            context: "main" unless given; one that is not there is made.
+            language: Python unless given, or what the context is for. Without a context it means the one that
+                is named after the language.
+            env, workdir: for this cell only.
+            on_stdout, on_stderr, on_result, on_error: called as it comes, in the order of the cell.
+            on_input: called with the prompt of an `input()`; gives the line. Without it `input()` raises there.
         """
         from .client import cells
 
-        request: dict[str, Any] = {
-            "op": "code",
-            "code": _text(code, "code"),
-            "context": _text(context, "context"),
-            "timeout": choose_timeout(timeout, self.info.spec.timeout),
-            "limit": parse_size(max_output, "max_output"),
-        }
-        add_surroundings(request, env, workdir)
-        return await cells.run_code(self._links, request, on_stdout=on_stdout, on_stderr=on_stderr, on_result=on_result)
+        listeners = cells.Listeners(on_stdout, on_stderr, on_result, on_error, on_input, self._tools)
+        request = self._code(code, context, language, env, workdir, timeout, max_output)
+        return await cells.run_code(self._links, request, listeners)
+
+    def stream_code(
+        self,
+        code: str,
+        *,
+        context: str | ContextInfo | None = None,
+        language: str | None = None,
+        env: Mapping[str, str] | None = None,
+        workdir: str | os.PathLike[str] | None = None,
+        timeout: Timeout = "default",
+        max_output: int = MAX_OUTPUT,
+        on_input: InputCallback | None = None,
+    ) -> AsyncCell:
+        """What a cell says and shows, as it comes: iterate over it, then look at its `execution`.
+
+        The cell starts when the first piece is asked for, and is stopped when the iteration is left early.
+        """
+        from .client import cells
+
+        request = self._code(code, context, language, env, workdir, timeout, max_output)
+        hearing = cells.Hearing(self._links, request["limit"], cells.Listeners(on_input=on_input, tools=self._tools))
+        return cells.AsyncCell(lambda answering: cells.begin(self._links, request, answering), hearing)
+
+    def _code(
+        self, code: object, context: object, language: object, env: Any, workdir: Any, timeout: Timeout, limit: int
+    ) -> dict[str, Any]:
+        from .client.cells import code_request
+
+        seconds = choose_timeout(timeout, self.info.spec.timeout)
+        return code_request(code, context, language, env=env, workdir=workdir, timeout=seconds, max_output=limit)
 
     async def install(
         self, packages: Iterable[str], *, timeout: float | None = 600.0, on_progress: Callback | None = None
@@ -330,9 +391,9 @@ class AsyncSandbox:
 
         await install(self._links, self._record, packages, timeout=timeout, on_progress=on_progress)
 
-    async def interrupt(self, context: str = "main") -> bool:
+    async def interrupt(self, context: str | ContextInfo = "main") -> bool:
         """Interrupt the cell that runs in a context, as Ctrl-C does; whether there was one."""
-        return answers.flag(await self._links.ask("interrupt", context=_text(context, "context")), "interrupted")
+        return await self.contexts.interrupt(context)
 
     async def processes(self) -> builtins.list[ProcessInfo]:
         """What runs in it."""
@@ -400,7 +461,10 @@ def _pid(pid: object) -> int:
     return pid
 
 
-def _text(value: object, what: str) -> str:
-    if not isinstance(value, str):
-        raise InvalidInput(f"{what} is a {type(value).__name__}; give text.")
-    return value
+def offered_tools(tools: Tools | Mapping[str, Function] | None) -> Tools | None:
+    """Raises InvalidInput."""
+    if tools is None:
+        return None
+    from .client.tools import Tools
+
+    return Tools.of(tools)

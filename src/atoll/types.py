@@ -200,7 +200,10 @@ _FRAME_POLICY = (
 
 
 class Execution(NamedTuple):
-    """How a cell ended. `state_lost` says whether variables of earlier cells are gone."""
+    """How a cell ended. `state_lost` says whether variables of earlier cells are gone.
+
+    `exit_code` is there for languages whose cells are programs or shell commands.
+    """
 
     results: tuple[Result, ...]
     stdout: str
@@ -211,6 +214,7 @@ class Execution(NamedTuple):
     timed_out: bool = False
     truncated: bool = False
     state_lost: bool = False
+    exit_code: int | None = None
 
     @property
     def text(self) -> str | None:
@@ -235,6 +239,20 @@ class Checkpoint(NamedTuple):
 
     saved: int = 0
     lost: Mapping[str, str] = {}
+
+
+class ContextInfo(NamedTuple):
+    """A context: a process that keeps its state between cells. `pid` is None while it has no process.
+
+    `cells` counts what has run since its process was made, `busy` says whether something runs in it now.
+    """
+
+    name: str
+    language: str
+    workdir: str
+    pid: int | None
+    busy: bool
+    cells: int
 
 
 class FileInfo(NamedTuple):

@@ -1,78 +1,248 @@
-"""Cells of Python code, run in a context that keeps its variables."""
+"""Cells: code that runs in a context, which keeps its state from one to the next."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from time import monotonic
-from typing import Any
+import os
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple, Self
 
-from ..errors import ProtocolError
-from ..types import Execution, Result
-from ..wire.frames import DATA, EVENT
+from ..errors import InvalidInput, ProtocolError
+from ..policy.sizes import parse_size
+from ..types import Chunk, CodeError, Execution, Result
+from ..wire.frames import BULK, DATA, END, Frame
 from . import answers
+from .command import add_surroundings
+from .contexts import MAIN, context_name, context_text
+from .lane import Turn, Visit
 from .links import Links
-from .running import GRACE, Audience, Callback, Gathered, tell
+from .operation import Closed, Operation
+from .output import Chunks
+from .running import Audience, Callback, Gathered, tell
+from .tools import Answering, Tools
+
+_PYTHON = frozenset(("python", "py", "python3"))
 
 ResultCallback = Callable[[Result], Any]
+ErrorCallback = Callable[[CodeError], Any]
+InputCallback = Callable[[str], Any]
 
 
-class _Results:
-    """Displayed values, bounded like output is."""
+class Listeners(NamedTuple):
+    """Who hears of a cell while it runs, and who answers it. Each may be a coroutine function."""
 
-    def __init__(self, limit: int, on_result: ResultCallback | None) -> None:
-        self._room = limit
-        self._on_result = on_result
-        self.kept: list[Result] = []
-        self.cut = False
+    on_stdout: Callback | None = None
+    on_stderr: Callback | None = None
+    on_result: ResultCallback | None = None
+    on_error: ErrorCallback | None = None
+    on_input: InputCallback | None = None
+    tools: Tools | None = None
 
-    async def take(self, answer: answers.Answer, size: int) -> None:
-        result = answers.result(answer)
-        self._room -= size
+
+class Hearing:
+    """Takes what comes of a cell, within its limits."""
+
+    def __init__(self, links: Links, limit: int, listeners: Listeners) -> None:
+        self._listeners = listeners
+        self._gathered = Gathered(limit)
+        self._audience = (
+            Audience(listeners.on_stdout, listeners.on_stderr) if listeners.on_stdout or listeners.on_stderr else None
+        )
+        asked = listeners.on_input is not None or listeners.tools is not None
+        self.answering = Answering(links.io, listeners.tools, listeners.on_input) if asked else None
+        self._results: list[Result] = []
+        self._room = self._limit = limit
+        self._bulk = bytearray()
+        self._cut = False
+
+    async def take(self, talk: Turn | Operation, frame: Frame) -> Result | Frame | None:
+        """A result, or output as far as it is within the limit."""
+        if frame.kind != DATA:
+            return await self._event(talk, talk.json(frame))
+        if frame.stream == BULK:
+            self._bulk += frame.payload
+            if len(self._bulk) > 2 * self._limit + (1 << 21):
+                raise ProtocolError("The guest sent a result that is longer than it may be.")
+            return None
+        kept = self._gathered.take(frame)
+        if kept and self._audience:
+            await self._audience.hear(kept)
+        return kept
+
+    async def _event(self, talk: Turn | Operation, event: dict[str, Any], size: int = 0) -> Result | None:
+        if "bulk" in event and self._bulk:
+            size = answers.integer(event, "bulk")
+            if size != len(self._bulk):
+                raise ProtocolError("The guest announced another size than it sent.")
+            whole = talk.json(Frame(0, 0, 0, bytes(self._bulk)))
+            self._bulk.clear()
+            return await self._event(talk, whole, size)
+        if "result" in event:
+            return await self._result(event, size)
+        if "ask" in event and self.answering is not None:
+            number = answers.integer(event, "ask")
+            answer = await self.answering.answer(event.get("question"))
+            await talk.call(answer=number, **answer)
+        return None
+
+    async def _result(self, event: dict[str, Any], size: int) -> Result | None:
+        result = answers.result(event)
+        self._room -= size or 1
         if self._room < 0:
-            self.cut = True
-            return
-        self.kept.append(result)
-        if self._on_result:
-            await tell(self._on_result, result)
+            self._cut = True
+            return None
+        self._results.append(result)
+        if self._listeners.on_result:
+            await tell(self._listeners.on_result, result)
+        return result
+
+    async def finish(self, answer: answers.Answer) -> Execution:
+        if self._audience:
+            await self._audience.finish()
+        error = answers.code_error(answer)
+        if error is not None and self._listeners.on_error:
+            await tell(self._listeners.on_error, error)
+        count = answers.integer(answer, "count")
+        if count < 0:
+            raise ProtocolError(f"The guest counts {count} cells.")
+        return Execution(
+            results=tuple(self._results),
+            stdout=self._gathered.stdout(),
+            stderr=self._gathered.stderr(),
+            error=error,
+            count=count,
+            duration=answers.number(answer, "duration"),
+            timed_out=answers.flag(answer, "timed_out"),
+            truncated=answers.flag(answer, "truncated") or self._gathered.cut or self._cut,
+            state_lost=answers.flag(answer, "state_lost"),
+            exit_code=None if answer.get("exit_code") is None else answers.integer(answer, "exit_code"),
+        )
 
 
-async def run_code(
-    links: Links,
-    request: dict[str, Any],
+def code_request(
+    code: object,
+    context: object,
+    language: object,
     *,
-    on_stdout: Callback | None,
-    on_stderr: Callback | None,
-    on_result: ResultCallback | None,
-) -> Execution:
-    """Run a cell to its end. `request` has `timeout` and `limit`."""
-    timeout, limit = request["timeout"], request["limit"]
-    deadline = None if timeout is None else monotonic() + timeout + GRACE
-    gathered, results = Gathered(limit), _Results(limit, on_result)
-    audience = Audience(on_stdout, on_stderr)
-    async with await links.open(request, quiet=None, deadline=deadline) as operation:
-        while (frame := await operation.next()).kind in (DATA, EVENT):
-            if frame.kind == DATA:
-                gathered.take(frame)
-                await audience.hear(frame)
-            else:
-                await results.take(operation.json(frame), len(frame.payload))
-        answer = operation.answer(frame)
-    await audience.finish()
-    return _execution(answer, gathered, results)
+    env: Mapping[str, str] | None,
+    workdir: str | os.PathLike[str] | None,
+    timeout: float | None,
+    max_output: int,
+) -> dict[str, Any]:
+    """The operation `code`. A language without a context means the context of its name. Raises InvalidInput."""
+    if not isinstance(code, str):
+        raise InvalidInput(f"code is a {type(code).__name__}; give text.")
+    request: dict[str, Any] = {
+        "op": "code",
+        "code": code,
+        "timeout": timeout,
+        "limit": parse_size(max_output, "max_output"),
+    }
+    if language is not None:
+        request["language"] = context_text(language, "language")
+    if context is None:
+        python = language is None or request["language"].lower() in _PYTHON
+        request["context"] = MAIN if python else request["language"].lower()
+    else:
+        request["context"] = context_name(context)
+    add_surroundings(request, env, workdir)
+    return request
 
 
-def _execution(answer: answers.Answer, gathered: Gathered, results: _Results) -> Execution:
-    count = answers.integer(answer, "count")
-    if count < 0:
-        raise ProtocolError(f"The guest counts {count} cells.")
-    return Execution(
-        results=tuple(results.kept),
-        stdout=gathered.stdout(),
-        stderr=gathered.stderr(),
-        error=answers.code_error(answer),
-        count=count,
-        duration=answers.number(answer, "duration"),
-        timed_out=answers.flag(answer, "timed_out"),
-        truncated=answers.flag(answer, "truncated") or gathered.cut or results.cut,
-        state_lost=answers.flag(answer, "state_lost"),
-    )
+async def begin(links: Links, request: dict[str, Any], answering: Answering | None) -> Visit:
+    """Have a cell run. `request` is that of the operation `code`, with `context`, `timeout` and `limit`."""
+    if answering is not None:
+        answering.describe(request)
+    # Only the guest can look up a directory; and a context that is still to be made, it makes.
+    direct = None
+    if "cwd" not in request and "language" not in request:
+        direct = {name: value for name, value in request.items() if name not in ("op", "context", "timeout")}
+    return await links.lanes.talk(request["context"], request, direct, request["timeout"])
+
+
+async def conclude(talk: Turn | Operation, frame: Frame) -> dict[str, Any]:
+    answer = talk.answer(frame)
+    if isinstance(talk, Turn):
+        await talk.wind_up()
+        answer = {**answer, **talk.extra}
+    return answer
+
+
+async def run_code(links: Links, request: dict[str, Any], listeners: Listeners) -> Execution:
+    """Run a cell to its end."""
+    hearing = Hearing(links, request["limit"], listeners)
+    async with await begin(links, request, hearing.answering) as talk:
+        while (frame := await talk.next()).kind != END:
+            await hearing.take(talk, frame)
+        answer = await conclude(talk, frame)
+    return await hearing.finish(answer)
+
+
+class AsyncCell:
+    """What a cell says and shows, as it comes: `Chunk`s of output and `Result`s. It runs when the first is asked for.
+
+    Leaving it early, by `close`, a `with` block or an error, stops the cell with all that it has started.
+    """
+
+    def __init__(self, start: Callable[[Answering | None], Awaitable[Visit]], hearing: Hearing) -> None:
+        self._start = start
+        self._hearing = hearing
+        self._visit: Visit | None = None
+        self._chunks = Chunks()
+        self._left: deque[Chunk] = deque()
+        self._execution: Execution | None = None
+        self._closed = False
+
+    @property
+    def execution(self) -> Execution | None:
+        """How the cell ended, as `run_code` gives it; None until the last piece has been taken."""
+        return None if self._left else self._execution
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Chunk | Result:
+        while self._execution is None and not self._closed:
+            try:
+                piece = await self._next()
+            except Closed:
+                break
+            except BaseException:
+                self.close()
+                raise
+            if piece is not None:
+                return piece
+        if self._left:
+            return self._left.popleft()
+        raise StopAsyncIteration
+
+    async def _next(self) -> Chunk | Result | None:
+        if self._visit is None:
+            self._visit = await self._start(self._hearing.answering)
+        talk = self._visit.talk
+        frame = await talk.next()
+        if frame.kind == END:
+            self._execution = await self._hearing.finish(await conclude(talk, frame))
+            self._left = self._chunks.finish()
+            self._visit.leave()
+            return None
+        taken = await self._hearing.take(talk, frame)
+        if isinstance(taken, Frame):
+            chunk = self._chunks.feed(taken)
+            return chunk if chunk.text else None
+        return taken
+
+    def close(self) -> None:
+        """Stop the cell, if it still runs. The iteration ends."""
+        self._closed = True
+        if self._visit is not None:
+            self._visit.leave()
+
+    def __del__(self) -> None:
+        self.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from time import monotonic
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..driver import Driver
 from ..errors import AtollError, Busy, InvalidInput, ProtocolError, SandboxGone, Unresponsive
@@ -12,6 +12,9 @@ from ..types import Handle, Status
 from ..wire.frames import MAX_PAYLOAD
 from .link import Broken, Ended, Link
 from .operation import Operation
+
+if TYPE_CHECKING:
+    from .lane import Lanes
 
 QUIET = 30.0
 """Seconds without a word after which a guest counts as not answering."""
@@ -53,6 +56,7 @@ class Links:
     def __init__(self, seat: Seat) -> None:
         self._seat = seat
         self._idle: list[Link] = []
+        self._lanes: Lanes | None = None
         self.io = seat.driver.io
 
     async def open(
@@ -80,6 +84,26 @@ class Links:
         await operation.start(message, data, eof=eof)
         return operation
 
+    async def apart(self, request: dict[str, Any]) -> tuple[Link, Operation]:
+        """Start an operation on a link that does not come back here."""
+        link = await self._take()
+        operation = Operation(link, _keep, self._explain, QUIET)
+        await operation.start(json.dumps(request, separators=(",", ":")).encode("ascii"))
+        return link, operation
+
+    @property
+    def lanes(self) -> Lanes:
+        """The ways to the sandbox's contexts."""
+        if self._lanes is None:
+            from .lane import Lanes
+
+            self._lanes = Lanes(self)
+        return self._lanes
+
+    async def check(self) -> None:
+        """Raises SandboxGone or Busy when the sandbox does not answer any more, which is asked afresh."""
+        await self._seat.check_usable(afresh=True)
+
     async def ask(self, op: str, *, quiet: float = QUIET, **arguments: Any) -> dict[str, Any]:
         """The answer of an operation that only answers."""
         async with await self.open({"op": op, **arguments}, quiet=quiet) as operation:
@@ -89,6 +113,8 @@ class Links:
         """Close what is idle."""
         while self._idle:
             self._idle.pop().close()
+        if self._lanes is not None:
+            self._lanes.close()
 
     async def _take(self) -> Link:
         await self._seat.check_usable()
@@ -131,3 +157,7 @@ class Links:
             f"The guest of {self._seat.handle.id} does not answer.",
             hint="Try again, or destroy the sandbox.",
         )
+
+
+def _keep(_link: Link) -> None:
+    """The operation has ended, and its link stays with who asked for it."""

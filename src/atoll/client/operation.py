@@ -9,7 +9,22 @@ from typing import Any, Self
 
 from ..errors import ProtocolError, TimedOut, from_wire
 from ..wire import frames
-from ..wire.frames import CALL, CREDIT, DATA, DATA_SIZE, END, EOF, EVENT, HEADER, STDERR, STDIN, STDOUT, WINDOW, Frame
+from ..wire.frames import (
+    BULK,
+    CALL,
+    CREDIT,
+    DATA,
+    DATA_SIZE,
+    END,
+    EOF,
+    EVENT,
+    HEADER,
+    STDERR,
+    STDIN,
+    STDOUT,
+    WINDOW,
+    Frame,
+)
 from .link import Broken, Link, Silent
 
 _HALF = WINDOW // 2
@@ -98,7 +113,7 @@ class Operation:
             raise ProtocolError("The guest sent more than it was allowed to.")
         if not frame.payload:
             raise ProtocolError("The guest sent a frame that says nothing.")
-        if frame.kind == DATA and frame.stream not in (STDOUT, STDERR):
+        if frame.kind == DATA and frame.stream not in (STDOUT, STDERR, BULK):
             raise ProtocolError("The guest sent data that belongs to no stream.")
 
     def _more_credit(self, count: int) -> None:

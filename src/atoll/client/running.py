@@ -103,13 +103,18 @@ class Gathered:
         self._kept = (bytearray(), bytearray())  # no lists of pieces: a hostile guest could send single bytes
         self.cut = False
 
-    def take(self, frame: Frame) -> None:
+    def take(self, frame: Frame) -> Frame | None:
+        """As much of it as is kept; None for nothing."""
         payload = frame.payload
         if len(payload) > self._room:
             self.cut = True
             payload = payload[: self._room]
+            if not payload:
+                return None
+            frame = frame._replace(payload=payload)
         self._room -= len(payload)
         self._kept[frame.stream != STDOUT].extend(payload)
+        return frame
 
     def stdout(self) -> str:
         return text_of(self._kept[0])

@@ -98,6 +98,7 @@ class Context:
         waiting, self._queue = list(self._queue), deque()
         for cell in waiting:
             cell.channel.fail(Refused(CANCELLED, "The context was restarted before the cell ran."))
+        self._forget_frozen()
         link = self._link
         if link is None:
             done()
@@ -161,9 +162,7 @@ class Context:
             link.kill()
         self._press_lane(link, lane, channel, begun.since, lambda: stop.finish(stopping=True))
 
-    def _press_lane(
-        self, link: ContextLink, lane: int, channel: int, since: float, done: Callable[[], None]
-    ) -> None:
+    def _press_lane(self, link: ContextLink, lane: int, channel: int, since: float, done: Callable[[], None]) -> None:
         pressing = Pressing(self._machine, link, lane)
 
         def look() -> None:
@@ -324,7 +323,9 @@ class Context:
 
     def _exited(self) -> None:
         link = self._link
-        self._state_lost = self._state_lost or self.used
+        if self.used:
+            self._state_lost = True
+            self._forget_frozen()
         if link is not None and link.takes_lanes:
             begun = link.shared.begun
             dead = {"lane": begun.lane, "channel": begun.channel, "count": begun.count}
@@ -336,6 +337,10 @@ class Context:
             self._run.exited()
         elif link is not None:
             self._drop(link)
+
+    def _forget_frozen(self) -> None:
+        """What was brought back and then lost is lost; only a process that has run nothing begins with it."""
+        self.settings = self.settings._replace(frozen="")
 
     def _drop(self, link: ContextLink) -> None:
         self._link = None

@@ -25,12 +25,16 @@ _AT_ONCE = 64
 
 
 class ContextSettings(NamedTuple):
-    """What a context is made with. Its process may be made more than once."""
+    """What a context is made with. Its process may be made more than once.
+
+    `frozen` is the file with the variables that its first process brings back, if there is one.
+    """
 
     name: str = "main"
     language: str = "python"
     cwd: str = "."
     env: Dict[str, str] = {}  # noqa: RUF012  # never changed
+    frozen: str = ""
 
 
 class Listener(NamedTuple):
@@ -92,7 +96,7 @@ class ContextLink:
         else:
             if pid == 0:
                 ends = Ends(theirs, machine.devnull, stdout, stderr, self.shared)
-                become_context(machine.config, self._settings.env, ends)
+                become_context(machine.config, self._settings.env, ends, self._settings.frozen)
         finally:
             theirs.close()
         close_all([stdout, stderr])
@@ -119,7 +123,9 @@ class ContextLink:
 
     def feed(self, payload: bytes, taken: Callback) -> None:
         """Hand it input for the request that runs; `taken` is called when that has gone."""
-        self._unsent.extend((encode(0, DATA, payload[at : at + PACKET]), _nothing) for at in range(0, len(payload), PACKET))
+        self._unsent.extend(
+            (encode(0, DATA, payload[at : at + PACKET]), _nothing) for at in range(0, len(payload), PACKET)
+        )
         self._unsent.append((b"", taken))
         self._write()
 

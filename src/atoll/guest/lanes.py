@@ -23,7 +23,7 @@ class Lane:
     """One of them. `gone` is called when the client hangs up, `drained` when there is room again."""
 
     def __init__(
-        self, loop: Loop, sock: socket.socket, number: int, gone: Callable[["Lane"], None], drained: Callback
+        self, loop: Loop, sock: socket.socket, number: int, gone: Callable[[Lane], None], drained: Callback
     ) -> None:
         self.number = number
         self._loop = loop

@@ -7,7 +7,6 @@ kernel never interleaves: the guest writes to it too, when processes of the cell
 
 from __future__ import annotations
 
-import json
 import select
 import socket
 import sys

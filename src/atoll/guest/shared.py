@@ -22,7 +22,7 @@ class Begun(NamedTuple):
 
     lane: int
     channel: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls here
     since: float
 
 

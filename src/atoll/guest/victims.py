@@ -16,7 +16,7 @@ class Victims:
 
     Args:
         score: the guest's own oom_score_adj, opened to read and write; None where it has none, and this does nothing.
-        kills: a file of the sandbox's control group that counts, as `oom_kill`, whom the kernel killed; if there is one.
+        kills: a file of the sandbox's control group that counts as `oom_kill` whom the kernel killed; if there is one.
     """
 
     def __init__(self, score: Optional[int], kills: Optional[int] = None) -> None:

@@ -13,7 +13,7 @@ from ..types import Completed, Execution
 from .sandbox import Sandbox
 
 if TYPE_CHECKING:
-    from ..client.cells import ResultCallback
+    from ..client.cells import ErrorCallback, InputCallback, ResultCallback
     from ..client.feed import Input
 
 
@@ -47,13 +47,17 @@ def run_code(
     on_stdout: Callback | None = None,
     on_stderr: Callback | None = None,
     on_result: ResultCallback | None = None,
+    on_error: ErrorCallback | None = None,
+    on_input: InputCallback | None = None,
+    language: str | None = None,
     **wishes: Any,
 ) -> Execution:
-    """Run Python code in a sandbox of its own. `wishes` are the keywords of `Sandbox.create`."""
+    """Run code, Python unless another language is named, in a sandbox of its own. `wishes` are the keywords of `Sandbox.create`."""
     with Sandbox.create(driver, **wishes_for_one(wishes)) as sandbox:
         return sandbox.run_code(
-            code, max_output=max_output, on_stdout=on_stdout, on_stderr=on_stderr, on_result=on_result
-        )
+            code, max_output=max_output, on_stdout=on_stdout, on_stderr=on_stderr, on_result=on_result,
+            on_error=on_error, on_input=on_input, language=language,
+        )  # fmt: skip
 
 
 def run_many(

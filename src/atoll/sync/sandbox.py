@@ -12,13 +12,15 @@ from ..client.command import MAX_OUTPUT, Command, Timeout
 from ..client.record import Record
 from ..client.running import Callback
 from ..io import BlockingIO, drive
-from ..sandbox import AsyncSandbox
-from ..types import Completed, Execution, Info, Metrics, ProcessInfo, Resources, Status
+from ..sandbox import AsyncSandbox, offered_tools
+from ..types import Completed, ContextInfo, Execution, Info, Metrics, ProcessInfo, Resources, Status
 from .docs import documented_by
 
 if TYPE_CHECKING:  # what a first `run` does not need is imported by whoever needs it
-    from ..client.cells import ResultCallback
+    from ..client.cells import ErrorCallback, InputCallback, ResultCallback
     from ..client.feed import Input
+    from ..client.tools import Function, Tools
+    from .contexts import Cell, Contexts
     from .files import Files
     from .process import Output, Process
     from .variables import Variables
@@ -33,8 +35,9 @@ class Sandbox:
     it was doing. Every method may raise `SandboxGone`, and `Busy` while it is paused or stopped.
     """
 
-    def __init__(self, record: Record) -> None:
-        self._core = AsyncSandbox(record)
+    def __init__(self, record: Record, tools: Tools | None = None) -> None:
+        self._core = AsyncSandbox(record, tools)
+        self._contexts: Contexts | None = None
         self._files: Files | None = None
         self._variables: Variables | None = None
 
@@ -55,6 +58,7 @@ class Sandbox:
         strict: bool = False,
         packages: Iterable[str] = (),
         on_progress: Callback | None = None,
+        tools: Tools | Mapping[str, Function] | None = None,
         **later: Any,
     ) -> Self:
         wishes = dict(
@@ -62,11 +66,13 @@ class Sandbox:
             timeout=timeout, lifetime=lifetime, workdir=workdir, strict=strict, packages=packages,
             on_progress=on_progress, **later,
         )  # fmt: skip
-        return cls(drive(lifecycle.create(BlockingIO(), driver, **wishes)))
+        offered = offered_tools(tools)
+        return cls(drive(lifecycle.create(BlockingIO(), driver, **wishes)), offered)
 
     @classmethod
-    def connect(cls, id: str) -> Self:
-        return cls(drive(lifecycle.connect(BlockingIO(), id)))
+    def connect(cls, id: str, *, tools: Tools | Mapping[str, Function] | None = None) -> Self:
+        offered = offered_tools(tools)
+        return cls(drive(lifecycle.connect(BlockingIO(), id)), offered)
 
     @classmethod
     def list(
@@ -75,13 +81,22 @@ class Sandbox:
         return drive(lifecycle.listing(BlockingIO(), labels, driver, status))
 
     @classmethod
-    def find(cls, labels: Mapping[str, str]) -> Self | None:
+    def find(cls, labels: Mapping[str, str], *, tools: Tools | Mapping[str, Function] | None = None) -> Self | None:
+        offered = offered_tools(tools)
         record = drive(lifecycle.find(BlockingIO(), labels))
-        return None if record is None else cls(record)
+        return None if record is None else cls(record, offered)
 
     @classmethod
-    def get_or_create(cls, labels: Mapping[str, str], driver: str | None = None, **wishes: Any) -> Self:
-        return cls(drive(lifecycle.get_or_create(BlockingIO(), labels, driver, **wishes)))
+    def get_or_create(
+        cls,
+        labels: Mapping[str, str],
+        driver: str | None = None,
+        *,
+        tools: Tools | Mapping[str, Function] | None = None,
+        **wishes: Any,
+    ) -> Self:
+        offered = offered_tools(tools)
+        return cls(drive(lifecycle.get_or_create(BlockingIO(), labels, driver, **wishes)), offered)
 
     @property
     def id(self) -> str:
@@ -115,6 +130,14 @@ class Sandbox:
 
             self._variables = Variables(self._core.variables)
         return self._variables
+
+    @property
+    def contexts(self) -> Contexts:
+        if self._contexts is None:
+            from .contexts import Contexts
+
+            self._contexts = Contexts(self._core.contexts)
+        return self._contexts
 
     def __enter__(self) -> Self:
         return self
@@ -183,7 +206,8 @@ class Sandbox:
         self,
         code: str,
         *,
-        context: str = "main",
+        context: str | ContextInfo | None = None,
+        language: str | None = None,
         env: Mapping[str, str] | None = None,
         workdir: str | os.PathLike[str] | None = None,
         timeout: Timeout = "default",
@@ -191,11 +215,35 @@ class Sandbox:
         on_stdout: Callback | None = None,
         on_stderr: Callback | None = None,
         on_result: ResultCallback | None = None,
+        on_error: ErrorCallback | None = None,
+        on_input: InputCallback | None = None,
     ) -> Execution:
         return drive(
             self._core.run_code(
-                code, context=context, env=env, workdir=workdir, timeout=timeout, max_output=max_output,
-                on_stdout=on_stdout, on_stderr=on_stderr, on_result=on_result,
+                code, context=context, language=language, env=env, workdir=workdir, timeout=timeout,
+                max_output=max_output, on_stdout=on_stdout, on_stderr=on_stderr, on_result=on_result,
+                on_error=on_error, on_input=on_input,
+            )
+        )  # fmt: skip
+
+    def stream_code(
+        self,
+        code: str,
+        *,
+        context: str | ContextInfo | None = None,
+        language: str | None = None,
+        env: Mapping[str, str] | None = None,
+        workdir: str | os.PathLike[str] | None = None,
+        timeout: Timeout = "default",
+        max_output: int = MAX_OUTPUT,
+        on_input: InputCallback | None = None,
+    ) -> Cell:
+        from .contexts import Cell
+
+        return Cell(
+            self._core.stream_code(
+                code, context=context, language=language, env=env, workdir=workdir, timeout=timeout,
+                max_output=max_output, on_input=on_input,
             )
         )  # fmt: skip
 
@@ -204,7 +252,7 @@ class Sandbox:
     ) -> None:
         drive(self._core.install(packages, timeout=timeout, on_progress=on_progress))
 
-    def interrupt(self, context: str = "main") -> bool:
+    def interrupt(self, context: str | ContextInfo = "main") -> bool:
         return drive(self._core.interrupt(context))
 
     def processes(self) -> builtins.list[ProcessInfo]:
