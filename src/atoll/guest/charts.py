@@ -120,7 +120,8 @@ def _point_chart(axes: Any, kind: str, drawn: _Drawn) -> Chart:
     across, up = Coordinates(axes.xaxis), Coordinates(axes.yaxis)
     for number, (artist, pairs) in enumerate(series):
         points = [[across.of(x), up.of(y)] for x, y in pairs]
-        chart["elements"].append({"label": _label(artist, kind.capitalize(), number), "points": points})
+        if points:  # some libraries draw nothing, for the legend's sake
+            chart["elements"].append({"label": _label(artist, kind.capitalize(), number), "points": points})
     return chart
 
 
