@@ -27,6 +27,9 @@ PROGRAMS = {
     'func main() { fmt.Println("hello", strings.Join(os.Args[1:], " ")); os.Exit(7) }',
     "rust": "fn main() { let a: Vec<String> = std::env::args().skip(1).collect(); "
     'println!("hello {}", a.join(" ")); std::process::exit(7) }',
+    "java": "public class Any { public static void main(String[] words) { "
+    'System.out.println("hello " + String.join(" ", words)); System.exit(7); } }',
+    "r": "cat('hello', commandArgs(TRUE)); cat('\\n'); quit(status = 7)",
     "bash": '[[ -n $BASH_VERSION ]] && echo hello "$@"; exit 7',
     "sh": 'echo hello "$@"; exit 7',
 }
@@ -88,7 +91,10 @@ def test_the_language_can_be_said_where_the_name_does_not_tell(atoll, tmp_path):
     assert atoll("run", "--file", str(file), "--lang", "py").out == b"hi\n"
     unknown = atoll("run", "--file", str(file))
     assert unknown.code == 125
-    assert "cannot be told from its name; say --lang python, node, typescript, go, rust, bash or sh." in unknown.err
+    assert (
+        "cannot be told from its name; say --lang python, node, typescript, go, rust, java, r, bash or sh."
+        in unknown.err
+    )
 
 
 def test_a_program_comes_from_standard_input(atoll):
