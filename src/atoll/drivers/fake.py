@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 from ..driver import Driver, Register
+from ..engine.launch import cloudpickle_directory
 from ..engine.removal import remove_tree
 from ..errors import Busy, CreateFailed, SandboxError, SandboxGone, Unresponsive, Unsupported
 from ..home import state_dir
@@ -181,6 +182,8 @@ def _start_keeper(path: str, spec: Spec, maker: int) -> None:
         "home": root + spec.workdir,
         "env": {"PATH": _PATH, "LANG": "C.UTF-8", "TMPDIR": os.path.join(root, "tmp"), **spec.env},
         "python": sys.executable,
+        "state": path + "/state",
+        "cloudpickle": cloudpickle_directory(),
     }
     job = json.dumps({"path": path, "config": config, "lifetime": spec.lifetime, "packages": packages, "maker": maker})
     done = subprocess.run(

@@ -61,6 +61,15 @@ def _start_once(home: str, path: str) -> socket.socket:
         os.close(lock)
 
 
+def cloudpickle_directory() -> str:
+    """Where this Python has cloudpickle, which is lent to contexts and never imported here; empty without it."""
+    from importlib.util import find_spec
+
+    spec = find_spec("cloudpickle")
+    places = spec.submodule_search_locations if spec is not None else None
+    return os.path.abspath(next(iter(places))) if places else ""
+
+
 def _spawn(home: str, places: Layout) -> None:
     """Start a zygote as a daemon of its own session and wait until it is ready."""
     reader, writer = os.pipe()
@@ -69,7 +78,7 @@ def _spawn(home: str, places: Layout) -> None:
     package_parent = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     code = (
         f"import sys; sys.path.append({package_parent!r}); from atoll.engine.zygote import daemon; "
-        f"daemon({home!r}, {tag()!r}, 3)"
+        f"daemon({home!r}, {tag()!r}, 3, {cloudpickle_directory()!r})"
     )
     # By pipe: a sandbox can read the arguments of its first process, and they shall not name the host's paths.
     os.write(feed, code.encode(errors="surrogateescape"))

@@ -17,6 +17,7 @@ import sys
 import time
 from typing import Any
 
+from ..guest import borrowed
 from ..guest.contextprocess import find_own_modules
 from . import cgroups, disk, jobs, kernel, landlock, layout, messages, rootfs, seccomp, stem, sweep
 from .rehearsal import rehearse
@@ -336,7 +337,7 @@ def prepare(home: str, tag: str) -> Settings:
     )
 
 
-def main(home: str, tag: str, ready: int) -> None:
+def main(home: str, tag: str, ready: int, cloudpickle: str = "") -> None:
     """Run as a daemon; `ready` is a pipe that gets b"ok", or the reason why not."""
     os.chdir("/")
     # The caller's keys are none of a sandbox's business. The filter and the masks of /proc hide them too, so
@@ -350,6 +351,8 @@ def main(home: str, tag: str, ready: int) -> None:
         os.write(ready, str(error).encode())
         raise SystemExit(1) from error
     sweep.sweep(settings)
+    if cloudpickle:
+        borrowed.lend(cloudpickle)
     rehearse(settings)
     # Each context forgets where modules were found; done here, that is not done again in each.
     sys.path_importer_cache.clear()
@@ -367,7 +370,7 @@ def main(home: str, tag: str, ready: int) -> None:
             os.unlink(f"{settings.layout.run}/zygote-{tag}")
 
 
-def daemon(home: str, tag: str, ready: int) -> None:
+def daemon(home: str, tag: str, ready: int, cloudpickle: str = "") -> None:
     """Leave the caller's session, then be the zygote."""
     if os.fork():
         os._exit(0)
@@ -377,4 +380,4 @@ def daemon(home: str, tag: str, ready: int) -> None:
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     os.dup2(null, 0)
     os.close(null)
-    main(home, tag, ready)
+    main(home, tag, ready, cloudpickle)

@@ -19,13 +19,17 @@ def main(argv: List[str]) -> None:
         raise SystemExit("usage: __main__.py --control-fd N --config JSON")
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     sys.path.insert(0, package)
+    from atoll.guest import borrowed
     from atoll.guest.config import Config
     from atoll.guest.server import Server
 
     sys.path.remove(package)
     control = socket.socket(fileno=int(options["--control-fd"]))
     os.set_inheritable(control.fileno(), False)
-    Server(control, Config.parse(options["--config"])).run()
+    config = Config.parse(options["--config"])
+    if config.cloudpickle:
+        borrowed.lend(config.cloudpickle)
+    Server(control, config).run()
 
 
 if __name__ == "__main__":

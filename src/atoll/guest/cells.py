@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
 
 from . import stories, variables
 from .asking import Asking
+from .awakening import Memory, notice
 from .cellstreams import Streams
 from .display import Displays
 from .ports import HungUp, Port, Reception
@@ -43,7 +44,8 @@ class Interpreter:
         self.namespace["__builtins__"] = sys.modules["builtins"]
         sys.modules["__main__"] = self._module
         self._pid = os.getpid()
-        self._flags = 0
+        self.flags = 0
+        self.notice = ""
         self.count = 0
         self._events: Any = None
         self._interruptible = False
@@ -60,6 +62,9 @@ class Interpreter:
         self._results.begin(port, limit)
         self._displays.truncated = False
         self._asking.begin(port, request)
+        if self.notice:
+            sys.stderr.write(self.notice)
+            self.notice = ""
         signal.signal(signal.SIGINT, self._interrupt)
         error = self._attempt(request)
         self._streams.flush()
@@ -119,15 +124,15 @@ class Interpreter:
 
     def _execute(self, source: str) -> Any:
         name = stories.remember(self.count, source)
-        flags = self._flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        flags = self.flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         tree = compile(source, name, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
         parts: List[types.CodeType] = []
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         if tree.body or last is None:
             parts.append(compile(tree, name, "exec", flags, dont_inherit=True))
-            self._flags |= parts[0].co_flags & _FUTURES
+            self.flags |= parts[0].co_flags & _FUTURES
         if last is not None:
-            flags |= self._flags
+            flags |= self.flags
             parts.append(compile(ast.Expression(last.value), name, "eval", flags, dont_inherit=True))
         if any(part.co_flags & _COROUTINE for part in parts):
             return self._await(self._evaluate_awaiting(parts))
@@ -200,18 +205,23 @@ class Service:
 
     Args:
         pipes: copies of the pipes that processes of a cell write to.
+        memory: what it had before, brought back before the first request is served.
     """
 
-    def __init__(self, reception: Reception, shared: Shared, pipes: Tuple[int, ...]) -> None:
+    def __init__(self, reception: Reception, shared: Shared, pipes: Tuple[int, ...], memory: Memory) -> None:
         self._reception = reception
         self._guest = reception.guest
         self._shared = shared
         self._pipes = pipes
+        self._memory = memory
         self._streams = Streams(self._guest)
         self._streams.install()
         self._interpreter = Interpreter(self._streams, shared)
         self._handlers: Dict[str, Handler] = {
             "variables": lambda request, port: variables.handle(self._interpreter.namespace, request, port),
+            "freeze": lambda request, _port: memory.freeze(
+                self._interpreter.namespace, request, self._interpreter.flags
+            ),
         }
 
     def run(self) -> NoReturn:
@@ -234,12 +244,28 @@ class Service:
         self._shared.begin(port.lane, port.channel, self._interpreter.count)
         if port.lane and self._shared.waiting:
             self._guest.settle()
+        if self._memory.asleep:
+            self._wake()
         answer = self._interpreter.run(request, port) if do == "code" else self._handle(do, request, port)
         self._streams.begin(self._guest, None)
         if port.lane and self._has_relayed():
             self._guest.settle()
         self._shared.begin(0, 0, self._interpreter.count)
         port.end(answer)
+
+    def _wake(self) -> None:
+        """An interrupt gives up one variable, so it may come at any time."""
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        self._shared.running = True
+        try:
+            report = self._memory.wake(self._interpreter.namespace)
+            self._interpreter.flags |= report.flags
+            self._interpreter.notice = notice(report.lost)
+        except KeyboardInterrupt:
+            self._interpreter.notice = notice({"some variables": "bringing them back was interrupted"})
+        finally:
+            self._shared.running = False
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def _handle(self, do: str, request: Dict[str, Any], port: Port) -> bytes:
         """Anything but a cell; it may run code of the cells' objects, so it can be interrupted and can fail."""

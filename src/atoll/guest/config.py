@@ -17,6 +17,8 @@ class Config(NamedTuple):
         python_path: `sys.path` of contexts after `""`; empty means that of the guest.
         python: what `sys.executable` says in a context.
         shell: what `exec` starts when it is given no command.
+        state: where the variables of contexts are kept; a directory in `home` unless given.
+        cloudpickle: the directory of that package, for a guest that is started by exec.
     """
 
     workdir: str = "/workspace"
@@ -26,6 +28,8 @@ class Config(NamedTuple):
     python_path: List[str] = []  # noqa: RUF012  # same
     python: str = "/usr/bin/python3"
     shell: str = "/bin/sh"
+    state: str = ""
+    cloudpickle: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Config:
@@ -35,6 +39,9 @@ class Config(NamedTuple):
             ValueError, TypeError: it is not one, or has unknown members.
         """
         return cls(**json.loads(text))
+
+    def state_directory(self) -> str:
+        return self.state or self.home + "/.atoll/state"
 
     def environment(self) -> Dict[str, str]:
         return {"HOME": self.home, **self.env}

@@ -15,6 +15,7 @@ import time
 import traceback
 from typing import Dict, List, NamedTuple, NoReturn, Tuple
 
+from .awakening import Memory
 from .cells import Service
 from .config import Config
 from .ports import Reception
@@ -37,10 +38,10 @@ class Ends(NamedTuple):
     shared: Shared
 
 
-def become_context(config: Config, env: Dict[str, str], ends: Ends) -> NoReturn:
+def become_context(config: Config, env: Dict[str, str], ends: Ends, frozen: str = "") -> NoReturn:
     """In the fork, in the working directory. Never returns into the guest's code, whose state is a copy.
 
-    `env` is added to the sandbox's own.
+    `env` is added to the sandbox's own, `frozen` is a file with variables to bring back.
     """
     try:
         _own_its_proc()
@@ -50,7 +51,8 @@ def become_context(config: Config, env: Dict[str, str], ends: Ends) -> NoReturn:
         _set_environment(config, env)
         _set_interpreter(config)
         _reseed()
-        Service(Reception(ends.wire), ends.shared, pipes).run()
+        memory = Memory(config.state_directory(), frozen)
+        Service(Reception(ends.wire), ends.shared, pipes, memory).run()
     except BaseException:  # noqa: BLE001  # it must not unwind into the guest's code
         traceback.print_exc(file=sys.stderr)
     finally:

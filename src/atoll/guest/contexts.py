@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 from . import toolchains
 from .arguments import Arguments, encoded
@@ -10,6 +10,7 @@ from .cellrun import Cell
 from .channel import Channel, Operation
 from .context import Context, Stop
 from .contextlink import ContextSettings
+from .lasting import Standing
 from .machine import Machine
 from .refusal import BUSY, INVALID_INPUT, UNSUPPORTED, Refused, invalid
 
@@ -26,6 +27,15 @@ class Contexts:
     def prepare(self, name: str = _MAIN) -> None:
         """Make a context's process ahead of its first cell."""
         self._get(name, None).prepare()
+
+    def standings(self) -> List[Standing]:
+        return [Standing(each.settings, each.used, each.busy) for each in self._contexts.values()]
+
+    def revive(self, kept: List[ContextSettings]) -> None:
+        """The contexts of an earlier life; their processes are made when they are needed."""
+        for settings in kept[:_MAX_CONTEXTS]:
+            if 0 < len(settings.name) <= _NAME_LIMIT:
+                self._make(settings)
 
     def discard_unused(self) -> None:
         """End prepared processes that have run nothing: they cost memory, and a first cell makes one anew."""

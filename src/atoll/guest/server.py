@@ -20,6 +20,7 @@ from .commands import Commands
 from .config import Config
 from .contexts import Contexts
 from .jobs import Job, Steps
+from .lasting import Lasting
 from .loop import IN, Callback, Signals
 from .machine import Machine, undo_inherited_signals
 from .paths import Root
@@ -54,6 +55,8 @@ class Server:
         self._machine = machine = Machine(config, score, kills)
         self._commands = Commands(machine)
         self._contexts = Contexts(machine)
+        self._lasting = Lasting(config.state_directory(), self._contexts.standings)
+        self._contexts.revive(self._lasting.kept())
         self._connections: Set[Connection] = set()
         self._had_client = False
         self._operations = self._table(machine.root)
@@ -95,6 +98,7 @@ class Server:
             "stop": self._contexts.stop,
             "postmortem": self._answer(self._contexts.postmortem),
             "contexts": self._answer(self._contexts.list),
+            "checkpoint": self._answer(self._lasting.operate),
             "create_context": self._answer(self._contexts.create),
             "restart_context": self._contexts.restart,
             "delete_context": self._contexts.delete,
