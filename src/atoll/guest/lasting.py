@@ -1,0 +1,136 @@
+"""State that outlasts the sandbox's processes: which contexts were kept, and in which files.
+
+A checkpoint is made of files of one generation, one for each context, and is there from the moment at which the
+list that names them is renamed to its place. All of it lies inside the wall and was written there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
+
+from .arguments import Arguments
+from .contextlink import ContextSettings
+from .refusal import BUSY, Refused, from_os_error, invalid
+
+_LIST = "contexts.json"
+_MAX_LIST = 1 << 20
+_GENERATION = 8
+
+
+class Standing(NamedTuple):
+    """How a context stands when a checkpoint begins."""
+
+    settings: ContextSettings
+    used: bool
+    busy: bool
+
+
+class Lasting:
+    """The operation `checkpoint`.
+
+    Args:
+        directory: where the files are.
+        contexts: tells how each context stands now.
+    """
+
+    def __init__(self, directory: str, contexts: Callable[[], List[Standing]]) -> None:
+        self._directory = directory
+        self._contexts = contexts
+        self._generation = ""
+
+    def kept(self) -> List[ContextSettings]:
+        """The contexts of the last checkpoint. What cannot be read counts as none: it is the sandbox's own doing."""
+        try:
+            with open(os.path.join(self._directory, _LIST), "rb") as file:
+                return [self._read(entry) for entry in json.loads(file.read(_MAX_LIST))]
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError, Refused):
+            return []
+
+    def _read(self, entry: Dict[str, Any]) -> ContextSettings:
+        arguments = Arguments(entry)
+        file = os.path.basename(arguments.text("file"))
+        return ContextSettings(
+            arguments.text("name"),
+            arguments.text("language"),
+            arguments.text("cwd"),
+            arguments.mapping("env"),
+            os.path.join(self._directory, file) if file else "",
+        )
+
+    def operate(self, arguments: Arguments) -> Dict[str, Any]:
+        """`begin` gives the contexts that have something to keep, `commit` makes what they have written count.
+
+        Raises:
+            Refused: no room, or another checkpoint began meanwhile.
+        """
+        act = arguments.text("act")
+        try:
+            if act == "begin":
+                return self._begin()
+            if act == "commit":
+                return self._commit(arguments)
+        except OSError as error:
+            raise from_os_error(error, self._directory) from error
+        raise invalid("A checkpoint is begun or committed, and not %.50r." % act)
+
+    def _begin(self) -> Dict[str, Any]:
+        os.makedirs(self._directory, mode=0o700, exist_ok=True)
+        self._generation = os.urandom(_GENERATION).hex()
+        return {
+            "generation": self._generation,
+            "contexts": [
+                {
+                    "name": each.settings.name,
+                    "language": each.settings.language,
+                    "used": each.used,
+                    "busy": each.busy,
+                    "file": "%s-%d" % (self._generation, number),
+                }
+                for number, each in enumerate(self._contexts())
+            ],
+        }
+
+    def _commit(self, arguments: Arguments) -> Dict[str, Any]:
+        if arguments.text("generation") != self._generation:
+            raise Refused(BUSY, "Another checkpoint began meanwhile; this one counts for nothing.")
+        written = arguments.mapping("files")
+        entries = [self._entry(each.settings, written.get(each.settings.name)) for each in self._contexts()]
+        self._write(entries)
+        self._remove_others({_LIST, *(entry["file"] for entry in entries)})
+        return {}
+
+    def _entry(self, settings: ContextSettings, written: Optional[str]) -> Dict[str, Any]:
+        """One that was not used since it was brought back stays as it was kept."""
+        file = os.path.basename(written if written is not None else settings.frozen)
+        if file and not os.path.isfile(os.path.join(self._directory, file)):
+            raise invalid("The context %r has not written its variables." % settings.name)
+        return {
+            "name": settings.name,
+            "language": settings.language,
+            "cwd": settings.cwd,
+            "env": settings.env,
+            "file": file,
+        }
+
+    def _write(self, entries: List[Dict[str, Any]]) -> None:
+        new = os.path.join(self._directory, _LIST + ".new")
+        with open(new, "w", encoding="ascii") as file:
+            json.dump(entries, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(new, os.path.join(self._directory, _LIST))
+        fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def _remove_others(self, kept: Any) -> None:
+        for name in os.listdir(self._directory):
+            if name not in kept:
+                try:
+                    os.unlink(os.path.join(self._directory, name))
+                except OSError:
+                    continue  # not a file of ours
