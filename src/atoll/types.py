@@ -173,8 +173,8 @@ class Result(NamedTuple):
         if data is None:
             return None
         try:
-            return binascii.a2b_base64(data, strict_mode=True)
-        except (TypeError, ValueError) as error:
+            return binascii.a2b_base64("".join(data.split()), strict_mode=True)
+        except (AttributeError, TypeError, ValueError) as error:
             raise ValueError(f"The {mime} of this result is not base64 text: {error}.") from None
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Json]:

@@ -120,10 +120,11 @@ def result(answer: Answer) -> Result:
 
 
 def _check_base64(mime: str, data: object) -> None:
+    """Jupyter's kernels put line ends into it."""
     try:
         if type(data) is not str:
             raise ValueError
-        binascii.a2b_base64(data, strict_mode=True)
+        binascii.a2b_base64("".join(data.split()), strict_mode=True)
     except ValueError:
         raise _wrong(mime, "base64", data) from None
 
