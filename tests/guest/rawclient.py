@@ -147,7 +147,10 @@ class Client:
             ended.output[frame.stream] += frame.payload
             ended.chunks.append((frame.stream, frame.payload))
         elif frame.kind == EVENT:
-            ended.events.append(frame.json())
+            event = frame.json()
+            if "bulk" in event:
+                event = json.loads(bytes(ended.output[frames.BULK][-event["bulk"] :]))
+            ended.events.append(event)
         elif frame.kind == frames.CREDIT:
             self.credit[frame.channel] += frame.credit()
             assert self.credit[frame.channel] <= WINDOW, "credit that was never used came back"

@@ -80,7 +80,7 @@ def test_what_is_no_code_is_refused(sandbox):
     with pytest.raises(InvalidInput):
         sandbox.run_code(b"1")
     with pytest.raises(InvalidInput):
-        sandbox.run_code("1", context=None)
+        sandbox.run_code("1", context=1)
     with pytest.raises(InvalidInput, match="fit"):
         sandbox.run_code("#" * (2 << 20))
 

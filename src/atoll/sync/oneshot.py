@@ -52,7 +52,7 @@ def run_code(
     language: str | None = None,
     **wishes: Any,
 ) -> Execution:
-    """Run code, Python unless another language is named, in a sandbox of its own. `wishes` are the keywords of `Sandbox.create`."""
+    """Run code in a sandbox of its own: Python, unless another language is named. `wishes` are those of `create`."""
     with Sandbox.create(driver, **wishes_for_one(wishes)) as sandbox:
         return sandbox.run_code(
             code, max_output=max_output, on_stdout=on_stdout, on_stderr=on_stderr, on_result=on_result,
