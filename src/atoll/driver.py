@@ -102,6 +102,10 @@ class Driver(ABC):
         """Thaw a paused one."""
         raise Unsupported(f"The {self.name} driver cannot resume.")
 
+    async def keep(self, handle: Handle) -> None:
+        """A checkpoint was made: should it end otherwise than by `destroy` or its time, it counts as stopped."""
+        raise Unsupported(f"The {self.name} driver cannot keep a sandbox beyond its end.")
+
     async def stop(self, handle: Handle) -> None:
         """End every process and keep the files; `create(resume=handle)` starts it again."""
         raise Unsupported(f"The {self.name} driver cannot stop.")

@@ -26,7 +26,7 @@ from .client.running import Callback, Running
 from .errors import InvalidInput
 from .io import AnyIO
 from .policy.text import shown
-from .types import Completed, ContextInfo, Execution, Info, Metrics, ProcessInfo, Resources, Status
+from .types import Checkpoint, Completed, ContextInfo, Execution, Info, Metrics, ProcessInfo, Resources, Status
 
 if TYPE_CHECKING:  # what a first `run` does not need is imported by whoever needs it
     from .client.cells import AsyncCell, ErrorCallback, InputCallback, ResultCallback
@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # what a first `run` does not need is imported by whoever nee
     from .client.files import AsyncFiles
     from .client.output import AsyncOutput
     from .client.process import AsyncProcess
+    from .client.session import AsyncSession
     from .client.tools import Function, Tools
     from .client.variables import AsyncVariables
 
@@ -391,6 +392,35 @@ class AsyncSandbox:
 
         await install(self._links, self._record, packages, timeout=timeout, on_progress=on_progress)
 
+    async def session(
+        self,
+        shell: str | None = None,
+        *,
+        env: Mapping[str, str] | None = None,
+        workdir: str | os.PathLike[str] | None = None,
+        id: str | None = None,
+    ) -> AsyncSession:
+        """Open a shell that keeps its directory, variables and functions from command to command.
+
+        Args:
+            shell: "bash" unless given, or "sh".
+            env: variables on top of the sandbox's.
+            workdir: where it starts; the sandbox's workdir unless given.
+            id: of a session that is there, to go on with instead.
+
+        Raises:
+            Unsupported: the sandbox does not have that shell; the message says how to get it.
+            SessionEnded: no session has that id any more.
+        """
+        from .client import session
+
+        request: dict[str, Any] = {} if shell is None else {"shell": _text(shell, "shell")}
+        add_surroundings(request, env, workdir)
+        if id is not None and request:
+            raise InvalidInput("A session that is there has its shell, env and workdir already; give its id alone.")
+        found = session.open_session(self._links, request) if id is None else session.find_session(self._links, id)
+        return session.AsyncSession(self._links, *await found, self.info.spec.timeout)
+
     async def interrupt(self, context: str | ContextInfo = "main") -> bool:
         """Interrupt the cell that runs in a context, as Ctrl-C does; whether there was one."""
         return await self.contexts.interrupt(context)
@@ -424,10 +454,39 @@ class AsyncSandbox:
         """Wake a paused one, or start a stopped one with its files and a fresh lifetime."""
         await self._record.resume()
 
-    async def stop(self) -> None:
-        """End all that runs in it and keep its files for `resume`."""
+    async def checkpoint(self, *, wait: float = 30.0) -> Checkpoint:
+        """Keep the variables of every Python context. Should this machine crash, `resume` brings back the last ones.
+
+        Imports, functions, classes, the working directory and changes of the environment are kept too. What cannot
+        be, such as an open file, is named in `lost` with the reason, and loses only itself.
+
+        Args:
+            wait: seconds to wait for cells that run.
+
+        Raises:
+            Busy: a cell still runs, or keeping took too long; the last checkpoint stays.
+            DiskFull: the sandbox has no room for it; the last checkpoint stays.
+            Unsupported: the driver cannot keep a sandbox beyond its end.
+        """
+        from .client import lasting
+
+        await self._record.check_usable()
+        kept = await lasting.checkpoint(self._links, lasting.check_wait(wait))
+        await self._record.keep()
+        return kept
+
+    async def stop(self, *, wait: float = 30.0) -> Checkpoint:
+        """End all that runs in it, and keep its files and the variables of its Python contexts for `resume`.
+
+        It stops in any case: what could not be kept is named, as `checkpoint` does. After `wait` seconds a context
+        whose cell still runs keeps what it had at its last checkpoint.
+        """
+        from .client import lasting
+
+        kept = await lasting.before_stop(self._record, self._links, lasting.check_wait(wait))
         await self._record.stop()
         self._links.drop()
+        return kept
 
     async def destroy(self) -> None:
         """End it and remove everything of it. Doing so twice is harmless."""

@@ -44,7 +44,9 @@ class Stage:
         return json.loads(done.stdout.splitlines()[-1])
 
     def freeze(self, *cells, **more):
-        return self.play(cells=cells, freeze=True, **more)["frozen"]
+        report = self.play(cells=cells, freeze=True, **more)["frozen"]
+        assert report.pop("more") == 0
+        return report
 
     def thaw(self, *ask, cells=()):
         """What the questions are answered after the cells have run on what came back."""
@@ -261,7 +263,7 @@ def test_frozen_again_and_again_nothing_changes(stage):
     stage.freeze("class C:\n    def f(self): return n\nc = C()\nn = 1")
     for round_ in range(3):
         said = stage.play(thaw=True, cells=[f"n += {round_}"], freeze=True, ask=["c.f()", "type(c) is C"])
-        assert said["frozen"] == {"saved": 3, "lost": {}}
+        assert said["frozen"] == {"saved": 3, "lost": {}, "more": 0}
     assert said["answers"] == ["4", "True"]
 
 

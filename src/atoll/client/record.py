@@ -84,6 +84,10 @@ class Record:
         await self.driver.pause(self.handle)
         self._note("paused")
 
+    async def keep(self) -> None:
+        """A checkpoint was made: what else ends it, it counts as stopped."""
+        await self.driver.keep(self.handle)
+
     async def stop(self) -> None:
         await self._check_there()
         if self.info.status == "stopped":

@@ -115,6 +115,9 @@ class FakeDriver(Driver):
     async def resume(self, handle: Handle) -> None:
         await self._ask(handle, "resume")
 
+    async def keep(self, handle: Handle) -> None:
+        await self._ask(handle, "checkpoint")
+
     async def stop(self, handle: Handle) -> None:
         await self._ask(handle, "stop")
 

@@ -50,9 +50,8 @@ class Keeper:
 
     def _listen(self) -> None:
         os.chdir(self._path)
-        for name in ("keeper", "stopped"):
-            if os.path.exists(name):
-                os.unlink(name)
+        if os.path.exists("keeper"):
+            os.unlink("keeper")
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind("keeper")
         self._listener.listen(128)
@@ -80,6 +79,7 @@ class Keeper:
             if fd == self._listener.fileno():
                 self._add(self._listener.accept()[0])
             elif fd == self._control.fileno():
+                self._keep_files = self._keep_files or (self._ending is None and _is_kept())
                 self._done = True  # the guest has ended
             elif not self._done:
                 self._serve(self._clients[fd])
@@ -102,8 +102,10 @@ class Keeper:
     def _drop(self, client: socket.socket) -> None:
         self._poll.unregister(client)
         del self._clients[client.fileno()]
-        # A maker that leaves before "keep" has not written the sandbox down: nobody knows of it.
-        self._done = self._done or client is self._maker
+        if client is self._maker:
+            # It leaves before "keep" and has not written the sandbox down: nobody knows of it, unless it was stopped.
+            self._keep_files = _is_kept()
+            self._done = True
         client.close()
 
     def _answer(self, client: socket.socket, request: dict[str, Any]) -> None:
@@ -119,6 +121,8 @@ class Keeper:
     def _change(self, op: str, request: dict[str, Any]) -> dict[str, Any]:
         if op == "keep":
             self._maker = None
+        elif op == "checkpoint":
+            _mark_kept()
         elif op == "lifetime":
             self._expires = time.time() + request["seconds"]
         elif op in ("pause", "resume"):
@@ -141,8 +145,7 @@ class Keeper:
         self._guest.wait()
         if self._keep_files:
             # Before the end of the socket: who finds nobody there must find this.
-            with open("stopped", "wb"):
-                pass
+            _mark_kept()
             os.unlink("keeper")
         else:
             os.chdir("/")
@@ -150,6 +153,15 @@ class Keeper:
             remove_tree(self._path)
         if self._ending is not None:
             self._ending.send(b"{}")
+
+
+def _mark_kept() -> None:
+    with open("stopped", "wb"):
+        pass
+
+
+def _is_kept() -> bool:
+    return os.path.exists("stopped")
 
 
 def main() -> NoReturn:

@@ -155,6 +155,9 @@ class JailDriver(Driver):
     async def resume(self, handle: Handle) -> None:
         await self._ask(handle, {"op": "resume"})
 
+    async def keep(self, handle: Handle) -> None:
+        await self._ask(handle, {"op": "checkpoint"})
+
     async def stop(self, handle: Handle) -> None:
         self._forget(handle.id)
         await self._ask(handle, {"op": "stop"})

@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import os
 import struct
+import time
 
 from .settings import BirthFailed
 
@@ -105,6 +106,28 @@ def shut_down(path: str) -> None:
             fcntl.ioctl(fd, _SHUTDOWN, struct.pack("I", _NO_FLUSH))
     finally:
         os.close(fd)
+
+
+def await_release(path: str, seconds: float = 10.0) -> None:
+    """Wait until no loop device is on a file any more: two at once would ruin what is on it.
+
+    Raises:
+        OSError: one still is.
+    """
+    until = time.monotonic() + seconds
+    while any(backing == os.path.realpath(path) for backing in _backing_files()):
+        if time.monotonic() > until:
+            raise OSError(f"the disk of this sandbox is still in use after {seconds:g} s")
+        time.sleep(0.01)
+
+
+def _backing_files() -> list[str]:
+    found = []
+    for name in os.listdir("/sys/block"):
+        if name.startswith("loop"):
+            with contextlib.suppress(OSError), open(f"/sys/block/{name}/loop/backing_file", encoding="utf-8") as file:
+                found.append(file.read().rstrip("\n"))
+    return found
 
 
 def attach(path: str) -> tuple[str, int]:

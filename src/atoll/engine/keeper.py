@@ -47,6 +47,7 @@ class Keeper:
         self._poll = select.poll()
         for sock in (self._control, self._listener, maker):
             self._poll.register(sock.fileno(), _READABLE)
+        self._keep_on(only_if_kept=True)
         self.keep_files = False
         self.ending: socket.socket | None = None
 
@@ -64,6 +65,7 @@ class Keeper:
                         self._accept()
                 elif fd == control:
                     # The guest says nothing here; whatever this is, it is the end.
+                    self.keep_files = self.keep_files or (self.ending is None and self._is_kept())
                     self._done = True
                 elif fd in self._clients:
                     self._hear(self._clients[fd])
@@ -101,7 +103,7 @@ class Keeper:
         if client is self._maker:
             # The maker went away before it said that it has written the sandbox down: nobody knows of it, unless
             # it was a stopped one.
-            self.keep_files = sweep.kept_until(self._settings.layout, self._id) > 0
+            self.keep_files = self._is_kept()
             self._done = True
         client.close()
 
@@ -144,6 +146,7 @@ class Keeper:
 
     def on_lifetime(self, client: socket.socket, request: dict[str, Any]) -> None:
         self._expires = time.time() + float(request["seconds"])
+        self._keep_on(only_if_kept=True)
         messages.send(client, {"ok": {"expires": self._expires}})
 
     def on_metrics(self, client: socket.socket, request: dict[str, Any]) -> None:
@@ -182,11 +185,24 @@ class Keeper:
             usage.signal_all(self._first, signal.SIGSTOP if frozen else signal.SIGCONT)
         self._paused = frozen
 
+    def on_checkpoint(self, client: socket.socket, request: dict[str, Any]) -> None:
+        """From now on only its time and somebody's wish remove its files."""
+        self._keep_on()
+        messages.send(client, {"ok": {}})
+
+    def _is_kept(self) -> bool:
+        return sweep.kept_until(self._settings.layout, self._id) > 0
+
+    def _keep_on(self, *, only_if_kept: bool = False) -> None:
+        if not only_if_kept or self._is_kept():
+            sweep.keep_until(self._settings.layout, self._id, self._expires)
+
     def on_stop(self, client: socket.socket, request: dict[str, Any]) -> None:
-        self.keep_files = True
         self.on_destroy(client, request)
+        self.keep_files = True
 
     def on_destroy(self, client: socket.socket, request: dict[str, Any]) -> None:
+        self.keep_files = False
         self.ending = client
         self._done = True
 
@@ -199,6 +215,7 @@ _REQUESTS: dict[str, Callable[[Keeper, socket.socket, dict[str, Any]], None]] = 
     "metrics": Keeper.on_metrics,
     "pause": Keeper.on_pause,
     "resume": Keeper.on_resume,
+    "checkpoint": Keeper.on_checkpoint,
     "stop": Keeper.on_stop,
     "destroy": Keeper.on_destroy,
 }
@@ -303,8 +320,7 @@ def _undo(settings: Settings, sandbox: str) -> None:
 
 
 def _leave_files(settings: Settings, sandbox: str, until: float) -> None:
-    with open(f"{settings.layout.box(sandbox)}/stopped", "w", encoding="ascii") as file:
-        file.write(str(until))
+    sweep.keep_until(settings.layout, sandbox, until)
     _release(settings, sandbox)
 
 

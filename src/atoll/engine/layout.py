@@ -8,7 +8,7 @@
     work/ tmp/ home/            its writable places
     upper/ scratch/             the layer over `source=`, and overlayfs' own directory
     disk                        the file behind a kernel-enforced disk limit
-    stopped                     written by `stop`: the time until which the files are kept
+    stopped                     written by `stop` and `checkpoint`: the time until which the files are kept
 <home>/jail/images/<digest>/    unpacked `image=` archives
 ```
 """

@@ -169,6 +169,8 @@ class Midwife:
         image = f"{self._box}/disk"
         if not os.path.exists(image):
             disk.copy_sparse(disk.prepare(f"{self._settings.layout.top}/disks", size), image)
+        else:
+            disk.await_release(image)
         return disk.attach(image)
 
     def _expect_closed(self) -> None:

@@ -1,7 +1,7 @@
 """Cleaning up after keepers that were killed: their boxes, control groups and sockets.
 
 A box directory is made after its keeper's socket and removed last but for it, so a box whose socket nobody
-answers belongs to nobody, unless `stop` has left word how long to keep it.
+answers belongs to nobody, unless `stop` or `checkpoint` has left word how long to keep it.
 """
 
 from __future__ import annotations
@@ -52,6 +52,16 @@ def kept_until(places: Layout, sandbox: str) -> float:
             return float(file.read())
     except (OSError, ValueError):
         return 0.0
+
+
+def keep_until(places: Layout, sandbox: str, moment: float) -> None:
+    """Have a sandbox's files kept until then, whatever becomes of its keeper and of this machine."""
+    path = f"{places.box(sandbox)}/stopped"
+    with open(f"{path}.new", "w", encoding="ascii") as file:
+        file.write(str(moment))
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(f"{path}.new", path)
 
 
 def remove(places: Layout, hierarchy: cgroups.Hierarchy | None, sandbox: str) -> None:

@@ -27,6 +27,8 @@ SECONDS = 60.0
 """For one checkpoint of one context, unless told."""
 
 _REASON = 300
+_NAME = 200
+_NAMED = 500
 # A list of lists of lists; deeper ones end the child.
 _RECURSION = 20_000
 
@@ -39,7 +41,13 @@ class Report(NamedTuple):
     flags: int = 0
 
     def wire(self) -> Dict[str, Any]:
-        return {"saved": self.saved, "lost": self.lost}
+        """What fits into an answer; `more` counts those that are lost without being named."""
+        named = list(self.lost.items())[:_NAMED]
+        return {
+            "saved": self.saved,
+            "lost": {name[:_NAME]: why[:_REASON] for name, why in named},
+            "more": max(0, len(self.lost) - _NAMED),
+        }
 
 
 def freeze(

@@ -39,6 +39,7 @@ class Lasting:
         self._directory = directory
         self._contexts = contexts
         self._generation = ""
+        self._files: Dict[str, str] = {}
 
     def kept(self) -> List[ContextSettings]:
         """The contexts of the last checkpoint. What cannot be read counts as none: it is the sandbox's own doing."""
@@ -76,6 +77,9 @@ class Lasting:
         raise invalid("A checkpoint is begun or committed, and not %.50r." % act)
 
     def _begin(self) -> Dict[str, Any]:
+        contexts = self._contexts()
+        if not any(each.used or each.settings.frozen for each in contexts) and not self._has_list():
+            return {"generation": "", "contexts": []}
         os.makedirs(self._directory, mode=0o700, exist_ok=True)
         self._generation = os.urandom(_GENERATION).hex()
         return {
@@ -88,7 +92,7 @@ class Lasting:
                     "busy": each.busy,
                     "file": "%s-%d" % (self._generation, number),
                 }
-                for number, each in enumerate(self._contexts())
+                for number, each in enumerate(contexts)
             ],
         }
 
@@ -96,14 +100,21 @@ class Lasting:
         if arguments.text("generation") != self._generation:
             raise Refused(BUSY, "Another checkpoint began meanwhile; this one counts for nothing.")
         written = arguments.mapping("files")
-        entries = [self._entry(each.settings, written.get(each.settings.name)) for each in self._contexts()]
+        entries = [self._entry(each, written.get(each.settings.name)) for each in self._contexts()]
         self._write(entries)
+        self._files = {entry["name"]: entry["file"] for entry in entries}
         self._remove_others({_LIST, *(entry["file"] for entry in entries)})
         return {}
 
-    def _entry(self, settings: ContextSettings, written: Optional[str]) -> Dict[str, Any]:
-        """One that was not used since it was brought back stays as it was kept."""
-        file = os.path.basename(written if written is not None else settings.frozen)
+    def _has_list(self) -> bool:
+        return os.path.exists(os.path.join(self._directory, _LIST))
+
+    def _entry(self, standing: Standing, written: Optional[str]) -> Dict[str, Any]:
+        """One that has written nothing now keeps what it wrote last."""
+        settings = standing.settings
+        if written is None:
+            written = self._files.get(settings.name, settings.frozen) if standing.used else settings.frozen
+        file = os.path.basename(written)
         if file and not os.path.isfile(os.path.join(self._directory, file)):
             raise invalid("The context %r has not written its variables." % settings.name)
         return {

@@ -13,7 +13,7 @@ from ..client.record import Record
 from ..client.running import Callback
 from ..io import BlockingIO, drive
 from ..sandbox import AsyncSandbox, offered_tools
-from ..types import Completed, ContextInfo, Execution, Info, Metrics, ProcessInfo, Resources, Status
+from ..types import Checkpoint, Completed, ContextInfo, Execution, Info, Metrics, ProcessInfo, Resources, Status
 from .docs import documented_by
 
 if TYPE_CHECKING:  # what a first `run` does not need is imported by whoever needs it
@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # what a first `run` does not need is imported by whoever nee
     from .contexts import Cell, Contexts
     from .files import Files
     from .process import Output, Process
+    from .session import Session
     from .variables import Variables
 
 
@@ -252,6 +253,18 @@ class Sandbox:
     ) -> None:
         drive(self._core.install(packages, timeout=timeout, on_progress=on_progress))
 
+    def session(
+        self,
+        shell: str | None = None,
+        *,
+        env: Mapping[str, str] | None = None,
+        workdir: str | os.PathLike[str] | None = None,
+        id: str | None = None,
+    ) -> Session:
+        from .session import Session
+
+        return Session(drive(self._core.session(shell, env=env, workdir=workdir, id=id)))
+
     def interrupt(self, context: str | ContextInfo = "main") -> bool:
         return drive(self._core.interrupt(context))
 
@@ -276,8 +289,11 @@ class Sandbox:
     def resume(self) -> None:
         drive(self._core.resume())
 
-    def stop(self) -> None:
-        drive(self._core.stop())
+    def checkpoint(self, *, wait: float = 30.0) -> Checkpoint:
+        return drive(self._core.checkpoint(wait=wait))
+
+    def stop(self, *, wait: float = 30.0) -> Checkpoint:
+        return drive(self._core.stop(wait=wait))
 
     def destroy(self) -> None:
         drive(self._core.destroy())

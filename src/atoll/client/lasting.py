@@ -1,0 +1,122 @@
+"""Checkpoints: every Python context writes its variables inside the wall, then they count all at once."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import Any
+
+from ..errors import AtollError, Busy, InvalidInput, ProtocolError, SandboxGone
+from ..policy.text import shown
+from ..types import Checkpoint
+from . import answers, lane
+from .links import Links
+from .record import Record
+
+_SECONDS = 60.0
+"""For one context's variables."""
+
+_MARGIN = 30.0
+_LOOK = 0.02
+_MAX_WAIT = 86400.0
+_STILL_RUNNING = "a cell was still running, so what it had at the last checkpoint is kept, if there was one"
+
+
+class _Tally:
+    """What was kept and what was not."""
+
+    def __init__(self) -> None:
+        self.saved = 0
+        self.lost: dict[str, str] = {}
+
+    def add(self, context: str, report: answers.Answer) -> None:
+        self.saved += max(0, answers.integer(report, "saved"))
+        for name, why in answers.mapping(report, "lost").items():
+            self.lost[f"{context}/{name}"] = answers.text({"why": why}, "why")
+        more = answers.integer(report, "more")
+        if more > 0:
+            self.lost[f"{context}/…"] = f"{more} more variables could not be kept"
+
+
+def check_wait(wait: object) -> float:
+    """Raises InvalidInput."""
+    if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= _MAX_WAIT:
+        raise InvalidInput(f"wait is {shown(wait)}; give seconds from 0 to {_MAX_WAIT:g}.")
+    return float(wait)
+
+
+async def checkpoint(links: Links, wait: float, *, leave_busy: bool = False) -> Checkpoint:
+    """Have all contexts keep their variables.
+
+    Args:
+        leave_busy: a context whose cell runs on after `wait` is named as lost, instead of ending it all.
+
+    Raises:
+        Busy: a cell still runs.
+        AtollError: what went wrong; the last checkpoint stays.
+    """
+    until = monotonic() + wait
+    begun = await links.ask("checkpoint", act="begin")
+    generation = answers.text(begun, "generation")
+    tally, files = _Tally(), dict[str, str]()
+    if not generation:
+        return Checkpoint()
+    for context in answers.items(begun, "contexts"):
+        name = answers.text(context, "name")
+        if not answers.flag(context, "used"):
+            continue
+        if answers.text(context, "language") != "python":
+            tally.lost[name] = "only Python contexts keep their variables"
+        elif await _is_free(links, name, until):
+            file = answers.text(context, "file")
+            tally.add(name, await _freeze(links, name, file))
+            files[name] = file
+        elif leave_busy:
+            tally.lost[name] = _STILL_RUNNING
+        else:
+            raise Busy(
+                f"A cell still runs in the context {shown(name)} after {wait:g} s.",
+                hint="Wait longer, or interrupt it.",
+            )
+    await links.ask("checkpoint", act="commit", generation=generation, files=files)
+    return Checkpoint(tally.saved, tally.lost)
+
+
+async def _freeze(links: Links, context: str, file: str) -> dict[str, Any]:
+    request = {"do": "freeze", "file": file, "seconds": _SECONDS}
+    report, _ = await lane.ask(links, context, request, timeout=_SECONDS + _MARGIN)
+    return report
+
+
+async def _is_free(links: Links, context: str, until: float) -> bool:
+    """Whether no cell runs in it, now or within the time."""
+    while await _is_busy(links, context):
+        if monotonic() >= until:
+            return False
+        await links.io.sleep(_LOOK)
+    return True
+
+
+async def _is_busy(links: Links, context: str) -> bool:
+    for item in answers.items(await links.ask("contexts"), "contexts"):
+        if answers.text(item, "name") == context:
+            return answers.flag(item, "busy")
+    raise ProtocolError(f"The guest no longer knows its context {shown(context)}.")
+
+
+async def before_stop(record: Record, links: Links, wait: float) -> Checkpoint:
+    """Keep what can be kept of a sandbox that is about to stop. A guest that does not answer does not hold it up.
+
+    Raises:
+        SandboxGone: there is none any more.
+    """
+    status = await record.judge()
+    if status == "paused":
+        await record.resume()
+    elif status != "running":
+        return Checkpoint()
+    try:
+        return await checkpoint(links, wait, leave_busy=True)
+    except SandboxGone:
+        raise
+    except AtollError as error:
+        return Checkpoint(0, {"all contexts": str(error)})
