@@ -27,6 +27,7 @@ CELLS = {
     "plt.xticks(x, ['2019', '2020'])",
     "stacked": "pd.DataFrame({'a': [1, 2], 'b': [3, 4]}, index=['p', 'q']).plot.bar(stacked=True)",
     "histogram": "plt.hist([1, 2, 2, 3, 3, 3], bins=2)",
+    "histograms": "plt.hist([[1, 3], [3, 3]], bins=2, label=['a', 'b'])",
     "pie": "plt.pie([90, 10], labels=['No', 'Yes'], autopct='%1.1f%%', explode=[0, 0.1])",
     "box": f"plt.boxplot({CLASSES}, tick_labels=['A', 'B']); plt.ylabel('Score')",
     "filled": f"plt.boxplot({CLASSES}, patch_artist=True, notch=True, showmeans=True)",
@@ -127,6 +128,8 @@ def test_bars(charts):
         ("Group 1", "2020", 4),
     ]
     assert bars(charts["stacked"]) == [("a", "p", 1), ("a", "q", 2), ("b", "p", 3), ("b", "q", 4)]
+    assert [group for group, _, _ in bars(charts["histograms"])] == ["a", "a", "b", "b"]
+    assert [value for _, _, value in bars(charts["histograms"])] == [1, 1, 0, 2]
     assert bars(charts["histogram"]) == [("Group 0", "1.5", 1), ("Group 0", "2.5", 5)]
 
 

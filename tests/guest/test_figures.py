@@ -32,6 +32,7 @@ CELLS = {
     "subprocess": "subprocess.run([sys.executable, '-c', 'import matplotlib.pyplot as p; p.plot([1]);"
     ' p.savefig("y.png"); print(p.get_backend())\'], capture_output=True, text=True).stdout',
     "backend": "plt.get_backend().lower()",
+    "glyphs": "plt.figure(); plt.title('汉汉'); plt.plot([1]);\nNone",
     "pickled": "import pickle\npickle.loads(pickle.dumps(plt.show)) is plt.show",
     "lying": "class Liar:\n    __class__ = property(lambda self: 1 / 0)\n    def __repr__(self): return 'liar'\nLiar()",
     "hostile": "import matplotlib._pylab_helpers as h\nplt.plot([1]); h.Gcf.get_all_fig_managers = 5;\nNone",
@@ -109,6 +110,13 @@ def test_a_figure_that_pyplot_does_not_know_is_shown_when_asked_only(shown):
     assert shown["bare"].log == []
 
 
+def test_what_the_drawing_warns_of_is_told_in_one_line(shown):
+    assert is_picture(shown["glyphs"].bundles()[0])
+    (line,) = shown["glyphs"].text("err").splitlines()
+    assert line.startswith("UserWarning: Glyph 27721")
+    assert "guest" not in line
+
+
 def test_the_size_is_that_of_the_figure(shown):
     """About: the margins are cut off, or made large enough for the labels."""
     width, height = size_of(shown["dpi"].only)
@@ -137,7 +145,7 @@ def test_a_backend_that_the_environment_names_is_kept():
 
 
 def test_nothing_else_was_said(shown):
-    quiet = [name for name in CELLS if name not in ("broken", "hostile")]
+    quiet = [name for name in CELLS if name not in ("broken", "hostile", "glyphs")]
     assert {name: shown[name].text("err") for name in quiet if shown[name].text("err")} == {}
 
 

@@ -138,7 +138,9 @@ def _bars(axes: Any, containers: List[Any]) -> Chart:
     names = Names(axes.yaxis if lying else axes.xaxis)
     elements = []
     for number, container in enumerate(containers):
-        group = _label(container, "Group", number)
+        # A histogram of several series has the name at its first bar.
+        first = container.patches[:1] if str(container.get_label()).startswith("_") else []
+        group = _label(first[0] if first else container, "Group", number)
         for bar in container:
             middle = bar.get_y() + bar.get_height() / 2 if lying else bar.get_x() + bar.get_width() / 2
             value = bar.get_width() if lying else bar.get_height()

@@ -75,7 +75,17 @@ def is_figure(value: Any) -> bool:
 
 
 def forms_of(figure: Any) -> Dict[str, Any]:
-    """A picture of a figure, and its chart data."""
+    """A picture of a figure, and its chart data. What the drawing warns of is told without where, which is here."""
+    import warnings
+
+    with warnings.catch_warnings(record=True) as caught:
+        forms = _drawn(figure)
+    for line in sorted({"%s: %s" % (warning.category.__name__, warning.message) for warning in caught}):
+        mime.to_stderr(line)
+    return forms
+
+
+def _drawn(figure: Any) -> Dict[str, Any]:
     stream = io.BytesIO()
     figure.canvas.print_figure(
         stream,
