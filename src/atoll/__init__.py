@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         SandboxError,
         SandboxGone,
         SandboxNotFound,
+        SessionEnded,
         StoreError,
         TimedOut,
         UnknownDriver,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
         Chunk,
         CodeError,
         Completed,
+        ContextInfo,
         Execution,
         FileEvent,
         FileInfo,
@@ -81,6 +83,7 @@ __all__ = [
     "CodeError",
     "CommandFailed",
     "Completed",
+    "ContextInfo",
     "CreateFailed",
     "DiskFull",
     "DriverError",
@@ -112,6 +115,7 @@ __all__ = [
     "SandboxError",
     "SandboxGone",
     "SandboxNotFound",
+    "SessionEnded",
     "Spec",
     "StoreError",
     "TimedOut",
@@ -129,8 +133,9 @@ __all__ = [
 
 _SYNC = {"Sandbox", "run", "run_code", "run_many"}
 _TYPES = {
-    "Capability", "Checkpoint", "Chunk", "CodeError", "Completed", "Execution", "FileEvent", "FileInfo", "Handle",
-    "Info", "Layer", "Match", "Metrics", "ProcessInfo", "Resources", "Result", "Spec", "Transfer", "Variable",
+    "Capability", "Checkpoint", "Chunk", "CodeError", "Completed", "ContextInfo", "Execution", "FileEvent",
+    "FileInfo", "Handle", "Info", "Layer", "Match", "Metrics", "ProcessInfo", "Resources", "Result", "Spec",
+    "Transfer", "Variable",
 }  # fmt: skip
 
 

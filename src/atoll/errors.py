@@ -14,6 +14,7 @@ AtollError
 │   ├── CreateFailed             the wall could not be built; nothing is left of it
 │   ├── PackagesFailed           packages could not be installed; the message has the installer's reason
 │   ├── Busy                     it is doing something that excludes this; retryable
+│   ├── SessionEnded             its shell has exited, was killed, or was closed; open another session
 │   └── Unresponsive             its guest did not answer in time; retryable
 ├── TimedOut                     also TimeoutError: a wait that you bounded; what you waited for goes on; retryable
 ├── ManyFailed                   some runs of a `run_many` broke; `results` has every result and error
@@ -107,6 +108,10 @@ class PackagesFailed(SandboxError):
 class Busy(SandboxError):
     code = "busy"
     retryable = True
+
+
+class SessionEnded(SandboxError):
+    code = "session_ended"
 
 
 class Unresponsive(SandboxError):
@@ -230,6 +235,7 @@ def from_wire(error: dict[str, Any]) -> AtollError:
         "invalid_path": InvalidPath,
         "unsupported": Unsupported,
         "busy": Busy,
+        "session_ended": SessionEnded,
     }
     code = error.get("code")
     return kinds.get(code if isinstance(code, str) else None, SandboxError)(message)

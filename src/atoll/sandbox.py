@@ -15,6 +15,7 @@ from .client.command import (
     MAX_OUTPUT,
     Command,
     Timeout,
+    check_pid,
     check_signal,
     choose_timeout,
     exec_request,
@@ -23,15 +24,13 @@ from .client.command import (
 from .client.links import Links
 from .client.record import Record
 from .client.running import Callback, Running
-from .errors import InvalidInput
 from .io import AnyIO
-from .policy.text import shown
 from .types import Checkpoint, Completed, ContextInfo, Execution, Info, Metrics, ProcessInfo, Resources, Status
 
 if TYPE_CHECKING:  # what a first `run` does not need is imported by whoever needs it
     from .client.cells import AsyncCell, ErrorCallback, InputCallback, ResultCallback
     from .client.contexts import AsyncContexts
-    from .client.feed import Feed, Input
+    from .client.feed import Input
     from .client.files import AsyncFiles
     from .client.output import AsyncOutput
     from .client.process import AsyncProcess
@@ -113,7 +112,7 @@ class AsyncSandbox:
             timeout=timeout, lifetime=lifetime, workdir=workdir, strict=strict, packages=packages,
             on_progress=on_progress, **later,
         )  # fmt: skip
-        offered = offered_tools(tools)
+        offered = lifecycle.offered_tools(tools)
         return cls(await lifecycle.create(AnyIO(), driver, **wishes), offered)
 
     @classmethod
@@ -124,7 +123,7 @@ class AsyncSandbox:
             SandboxNotFound: no sandbox has that id.
             SandboxGone: it has ended; the message says why.
         """
-        offered = offered_tools(tools)
+        offered = lifecycle.offered_tools(tools)
         return cls(await lifecycle.connect(AnyIO(), id), offered)
 
     @classmethod
@@ -142,7 +141,7 @@ class AsyncSandbox:
         cls, labels: Mapping[str, str], *, tools: Tools | Mapping[str, Function] | None = None
     ) -> Self | None:
         """The newest living sandbox that carries all of `labels`, or None; `tools` as for `create`."""
-        offered = offered_tools(tools)
+        offered = lifecycle.offered_tools(tools)
         record = await lifecycle.find(AnyIO(), labels)
         return None if record is None else cls(record, offered)
 
@@ -159,7 +158,7 @@ class AsyncSandbox:
 
         Of many callers at once, in this or other processes, one makes it and all get it.
         """
-        offered = offered_tools(tools)
+        offered = lifecycle.offered_tools(tools)
         return cls(await lifecycle.get_or_create(AnyIO(), labels, driver, **wishes), offered)
 
     @property
@@ -244,7 +243,7 @@ class AsyncSandbox:
             Unresponsive: the guest did not answer in time.
         """
         request = self._exec(command, env, workdir, timeout, max_output, stdin=stdin is not None)
-        feed = self._feed(stdin)
+        feed = running.feed_of(self._links.io, stdin)
         return await running.run(self._links, request, feed, check=check, on_stdout=on_stdout, on_stderr=on_stderr)
 
     def stream(
@@ -264,7 +263,7 @@ class AsyncSandbox:
         from .client.output import AsyncOutput
 
         request = self._exec(command, env, workdir, timeout, max_output, stdin=stdin is not None)
-        feed = self._feed(stdin)
+        feed = running.feed_of(self._links.io, stdin)
 
         async def start() -> Running:
             return await running.launch(self._links, request, feed)
@@ -290,21 +289,15 @@ class AsyncSandbox:
         size = terminal_size(pty)
         if size is not None:
             request["pty"] = size
-        return await self._hold(request)
+        from .client.process import hold
+
+        return await hold(self._links, request)
 
     async def attach(self, pid: int) -> AsyncProcess:
         """A process that `start` made, from here or from another process, with the output nobody has read."""
-        return await self._hold({"op": "attach", "pid": _pid(pid)})
+        from .client.process import hold
 
-    async def _hold(self, request: dict[str, Any]) -> AsyncProcess:
-        from .client.process import AsyncProcess
-
-        process = Running(await self._links.open(request))
-        try:
-            return AsyncProcess(self._links.io, process, await process.started())
-        except BaseException:
-            process.operation.close()
-            raise
+        return await hold(self._links, {"op": "attach", "pid": check_pid(pid)})
 
     async def run_code(
         self,
@@ -414,12 +407,7 @@ class AsyncSandbox:
         """
         from .client import session
 
-        request: dict[str, Any] = {} if shell is None else {"shell": _text(shell, "shell")}
-        add_surroundings(request, env, workdir)
-        if id is not None and request:
-            raise InvalidInput("A session that is there has its shell, env and workdir already; give its id alone.")
-        found = session.open_session(self._links, request) if id is None else session.find_session(self._links, id)
-        return session.AsyncSession(self._links, *await found, self.info.spec.timeout)
+        return await session.open_session(self._links, self.info.spec.timeout, shell, env, workdir, id)
 
     async def interrupt(self, context: str | ContextInfo = "main") -> bool:
         """Interrupt the cell that runs in a context, as Ctrl-C does; whether there was one."""
@@ -432,7 +420,7 @@ class AsyncSandbox:
 
     async def signal(self, pid: int, number: int, *, tree: bool = False) -> None:
         """Send a signal to a process, and with `tree` to all that it started."""
-        await self._links.ask("signal", pid=_pid(pid), signal=check_signal(number), tree=tree)
+        await self._links.ask("signal", pid=check_pid(pid), signal=check_signal(number), tree=tree)
 
     async def refresh(self) -> Info:
         """Ask the driver how it stands; the answer is `info` from then on."""
@@ -493,13 +481,6 @@ class AsyncSandbox:
         self._links.drop()
         await self._record.destroy()
 
-    def _feed(self, source: Input | None) -> Feed | None:
-        if source is None:
-            return None
-        from .client.feed import Feed
-
-        return Feed(self._links.io, source)
-
     def _exec(
         self,
         command: Command,
@@ -512,18 +493,3 @@ class AsyncSandbox:
     ) -> dict[str, Any]:
         seconds = choose_timeout(timeout, self.info.spec.timeout)
         return exec_request(command, stdin=stdin, env=env, workdir=workdir, timeout=seconds, limit=limit)
-
-
-def _pid(pid: object) -> int:
-    if isinstance(pid, bool) or not isinstance(pid, int) or not 0 < pid < 1 << 31:
-        raise InvalidInput(f"The pid is {shown(pid)}; give one that `processes` or a Process names.")
-    return pid
-
-
-def offered_tools(tools: Tools | Mapping[str, Function] | None) -> Tools | None:
-    """Raises InvalidInput."""
-    if tools is None:
-        return None
-    from .client.tools import Tools
-
-    return Tools.of(tools)

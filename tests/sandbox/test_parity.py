@@ -10,12 +10,14 @@ from atoll import aio, sync
 from atoll.client.files import AsyncFiles
 from atoll.client.output import AsyncOutput
 from atoll.client.process import AsyncProcess
+from atoll.client.session import AsyncSession
 from atoll.client.variables import AsyncVariables
 from atoll.client.watch import AsyncWatch
 from atoll.sandbox import AsyncSandbox
 from atoll.sync import Sandbox
 from atoll.sync.files import Files
 from atoll.sync.process import Output, Process, Watch
+from atoll.sync.session import Session
 from atoll.sync.variables import Variables
 
 PAIRS = [
@@ -23,6 +25,7 @@ PAIRS = [
     (AsyncFiles, Files),
     (AsyncOutput, Output),
     (AsyncProcess, Process),
+    (AsyncSession, Session),
     (AsyncVariables, Variables),
     (AsyncWatch, Watch),
 ]

@@ -68,6 +68,13 @@ def check_signal(number: object) -> int:
     return int(number)
 
 
+def check_pid(pid: object) -> int:
+    """Raises InvalidInput."""
+    if isinstance(pid, bool) or not isinstance(pid, int) or not 0 < pid < 1 << 31:
+        raise InvalidInput(f"The pid is {shown(pid)}; give one that `processes` or a Process names.")
+    return pid
+
+
 def _is_length(value: object) -> bool:
     return type(value) is int and 0 < value < 1 << 16
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import registry, store
 from ..driver import Driver, Register
@@ -20,6 +20,9 @@ from ..store import Reservation, Row, Store
 from ..types import Handle, Info, Spec, Status
 from .record import Record, reason_of_end
 from .running import Callback
+
+if TYPE_CHECKING:
+    from .tools import Function, Tools
 
 _CLEAN_UP = 30.0
 _MAKING = 60.0
@@ -223,3 +226,12 @@ def _some(labels: Mapping[str, str]) -> dict[str, str]:
 
 def _info(row: Row, status: Status) -> Info:
     return Info(row.id, row.driver, status, row.labels, row.created, row.expires, row.spec, {}, ())
+
+
+def offered_tools(tools: Tools | Mapping[str, Function] | None) -> Tools | None:
+    """Raises InvalidInput."""
+    if tools is None:
+        return None
+    from .tools import Tools
+
+    return Tools.of(tools)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from collections import deque
 from time import monotonic
-from typing import Self
+from typing import Any, Self
 
 from ..errors import FileError, SandboxError, TimedOut
 from ..io import IO
@@ -13,6 +13,7 @@ from ..types import Chunk, Completed
 from ..wire.frames import Frame
 from .command import MAX_OUTPUT, check_signal, terminal_size
 from .feed import Feed
+from .links import Links
 from .operation import Closed, Operation
 from .output import Chunks
 from .running import Running
@@ -157,6 +158,16 @@ class AsyncProcess:
         if chunk is None:
             raise StopAsyncIteration
         return chunk
+
+
+async def hold(links: Links, request: dict[str, Any]) -> AsyncProcess:
+    """Start a process that lives on its own, or attach to one. Raises as the guest refuses it."""
+    process = Running(await links.open(request))
+    try:
+        return AsyncProcess(links.io, process, await process.started())
+    except BaseException:
+        process.operation.close()
+        raise
 
 
 class _Unread:

@@ -16,7 +16,8 @@ from .links import Links
 from .operation import Operation
 
 if TYPE_CHECKING:
-    from .feed import Feed
+    from ..io import IO
+    from .feed import Feed, Input
 
 GRACE = 15.0
 """What a guest gets, beyond a command's timeout, to kill it and say so."""
@@ -165,6 +166,15 @@ async def tell(callback: Callable[[Any], Any], value: object) -> None:
     outcome = callback(value)
     if hasattr(outcome, "__await__"):
         await outcome
+
+
+def feed_of(io: IO, source: Input | None) -> Feed | None:
+    """Raises InvalidInput for what cannot be input."""
+    if source is None:
+        return None
+    from .feed import Feed
+
+    return Feed(io, source)
 
 
 async def launch(links: Links, request: dict[str, Any], feed: Feed | None) -> Running:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional
 
 from . import toolchains
-from .arguments import Arguments, encoded
+from .arguments import Arguments
 from .cellrun import Cell
 from .channel import Channel, Operation
 from .context import Context, Stop
@@ -13,6 +13,7 @@ from .contextlink import ContextSettings
 from .lasting import Standing
 from .machine import Machine
 from .refusal import BUSY, INVALID_INPUT, UNSUPPORTED, Refused, invalid
+from .surroundings import checked_cwd, checked_env, checked_start
 
 _MAX_CONTEXTS = 64
 _NAME_LIMIT = 200
@@ -47,8 +48,8 @@ class Contexts:
         arguments = Arguments(request)
         wanted: Dict[str, Any] = {
             "code": arguments.text("code"),
-            "env": self._checked_env(arguments.mapping("env")),
-            "cwd": self._checked_cwd(arguments.optional_text("cwd")),
+            "env": checked_env(arguments.mapping("env")),
+            "cwd": checked_cwd(self._machine, arguments.optional_text("cwd")),
             "input": request.get("input") is True,
             "tools": request.get("tools"),
         }
@@ -106,8 +107,8 @@ class Contexts:
             ContextSettings(
                 name,
                 _canonical(arguments.text("language", "python")),
-                self._checked_cwd(arguments.optional_text("cwd")) or ".",
-                self._checked_env(arguments.mapping("env")),
+                checked_start(self._machine, arguments.optional_text("cwd")),
+                checked_env(arguments.mapping("env")),
             )
         )
         try:
@@ -154,20 +155,6 @@ class Contexts:
             raise Refused(BUSY, "This sandbox already has %d contexts; delete some." % _MAX_CONTEXTS)
         context = self._contexts[settings.name] = Context(self._machine, settings)
         return context
-
-    def _checked_cwd(self, cwd: Optional[str]) -> Optional[str]:
-        if cwd is None:
-            return None
-        self._machine.enter(cwd)
-        return self._machine.root.real(cwd)
-
-    def _checked_env(self, env: Dict[str, str]) -> Dict[str, str]:
-        for name, value in env.items():
-            if not name or "=" in name:
-                raise invalid("%r is not a name for an environment variable." % name[:100])
-            encoded(name, "An environment variable")
-            encoded(value, "An environment variable")
-        return env
 
 
 def _canonical(language: str) -> str:

@@ -87,7 +87,7 @@ class DriverLink(ProgramLink):
             stdout, stderr = self._outputs(made)
             null = self._machine.devnull
             descriptors = [(null, 0), (stdout, 1), (stderr, 2), (theirs.fileno(), 3), (text, 4), (requests, 5)]
-            self.pid = self._start(argv, descriptors, self._settings.cwd, env)
+            self.pid = self._start(argv, descriptors, env)
             made.remove(requests_end)
         except BaseException as error:
             ours.close()
@@ -184,8 +184,7 @@ class DriverLink(ProgramLink):
     def _tell_exit(self, status: int) -> None:
         value = "%s; the variables of this context are lost" % (self._death or self._how_it_ended(self._what))
         error = {"name": "ContextDied", "value": value, "traceback": self._last_words() + "ContextDied: %s\n" % value}
-        self._end({"exit_code": None if self._death else exit_code(status), "error": error})
-        self._listener.exited()
+        self._end_for_good({"exit_code": None if self._death else exit_code(status), "error": error})
 
 
 def _consumed(_size: int) -> None:

@@ -33,9 +33,7 @@ class FileLink(ProgramLink):
             stdout, stderr = self._outputs(made)
             words = ["/bin/sh", "-c", self._language.cell, "sh", path]
             theirs = [(self._machine.devnull, 0), (stdout, 1), (stderr, 2)]
-            cwd = request.get("cwd")
-            where = self._settings.cwd if cwd is None else cwd
-            self.pid = self._start(words, theirs, where, request.get("env") or {})
+            self.pid = self._start(words, theirs, request.get("env") or {}, request.get("cwd"))
         except OSError as error:
             self._remove()
             raise no_process_left() from error

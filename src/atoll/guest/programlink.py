@@ -53,6 +53,7 @@ class ProgramLink:
         self._since = 0
         self._tail = b""
         self._sources: List[Source] = []
+        self._held: Optional[List[Callback]] = None
 
     def request(self, payload: bytes) -> None:
         """Hand it a cell. What it cannot do is the cell's error."""
@@ -107,6 +108,9 @@ class ProgramLink:
 
     def settle(self, done: Callback) -> None:
         """Call back when all that was written by now has been taken."""
+        if self._held is not None:
+            self._held.append(done)
+            return
         waiting = list(self._sources)
 
         def next_one() -> None:
@@ -125,8 +129,17 @@ class ProgramLink:
 
     # For those that are made of this.
 
-    def _start(self, argv: Sequence[str], descriptors: Sequence[Tuple[int, int]], cwd: str, env: Dict[str, str]) -> int:
-        """Start a program of this context, in its environment and `env` on top; its pid. Raises Refused."""
+    def _start(
+        self,
+        argv: Sequence[str],
+        descriptors: Sequence[Tuple[int, int]],
+        env: Dict[str, str],
+        cwd: Optional[str] = None,
+    ) -> int:
+        """Start a program of this context, with `env` on top of its environment; its pid.
+
+        It starts in the context's directory, or in `cwd`, as processes name it. Raises Refused.
+        """
         settings = self._settings
         variables = {**self._machine.config.environment(), **settings.env, **env}
         encoded_env = {encoded(name, "A name"): encoded(value, "A variable") for name, value in variables.items()}
@@ -135,7 +148,10 @@ class ProgramLink:
         try:
             for fd, _ in descriptors:
                 lifted.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _ABOVE))
-            self._machine.enter(cwd)
+            if cwd is None:
+                self._machine.enter(settings.cwd)
+            else:
+                os.chdir(cwd)
             with self._machine.victims:
                 return spawn.spawn_with(command, [(ours, its) for ours, (_, its) in zip(lifted, descriptors)])
         except CannotStart as failure:
@@ -173,18 +189,28 @@ class ProgramLink:
             self._busy = False
             self._listener.frame(Frame(0, END, 0, json.dumps(answer).encode("ascii")))
 
+    def _end_for_good(self, answer: Dict[str, Any]) -> None:
+        """Tell the end of the cell, if one ran, and that of the program, before anybody acts on the first."""
+        held: List[Callback] = []
+        self._held = held
+        self._end(answer)
+        self._held = None
+        self._listener.exited()
+        for done in held:
+            self.settle(done)
+
     def _end_with(self, code: int, value: Optional[str] = None, name: str = "ExitCode") -> None:
         """End a cell with an exit code. The last that came on stderr goes along, so it is taken first."""
 
-        def end() -> None:
-            text = value or "exit code %d" % code
-            error = {"name": name, "value": text, "traceback": self._last_words() or "%s: %s\n" % (name, text)}
-            self._end({"exit_code": code, "error": error if code else None})
-
         if code and self._sources:
-            self._sources[-1].settle(end)
+            self._sources[-1].settle(lambda: self._end(self._verdict(code, value, name)))
         else:
-            end()
+            self._end(self._verdict(code, value, name))
+
+    def _verdict(self, code: int, value: Optional[str] = None, name: str = "ExitCode") -> Dict[str, Any]:
+        text = value or "exit code %d" % code
+        error = {"name": name, "value": text, "traceback": self._last_words() or "%s: %s\n" % (name, text)}
+        return {"exit_code": code, "error": error if code else None}
 
     def _how_it_ended(self, what: str) -> str:
         """In words, for a program that was to stay."""

@@ -51,7 +51,7 @@ class ShellLink(ProgramLink):
             stdout, stderr = self._outputs(made)
             null = machine.devnull
             theirs = [(commands, 0), (stdout, 1), (null, 2), (status, self._status_fd), (stderr, self._error_fd)]
-            self.pid = self._start([shell, *_ARGUMENTS[shell]], theirs, settings.cwd, {})
+            self.pid = self._start([shell, *_ARGUMENTS[shell]], theirs, {})
         except OSError as error:
             self._give_up(made)
             raise no_process_left() from error
@@ -156,8 +156,7 @@ class ShellLink(ProgramLink):
             said = self._how_it_ended("the shell")
 
         def tell() -> None:
-            self._end_with(code, said)
-            self._listener.exited()
+            self._end_for_good(self._verdict(code, said))
 
         self._statuses.settle(lambda: self._sources[-1].settle(tell))
 

@@ -12,6 +12,7 @@ UNSUPPORTED = "unsupported"
 BUSY = "busy"
 FILE_ERROR = "file_error"
 CANCELLED = "cancelled"
+SESSION_ENDED = "session_ended"
 INTERNAL = "internal"
 
 

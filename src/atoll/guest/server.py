@@ -25,6 +25,7 @@ from .loop import IN, Callback, Signals
 from .machine import Machine, undo_inherited_signals
 from .paths import Root
 from .refusal import invalid
+from .sessions import Sessions
 
 NEW_CLIENT, ENVIRONMENT = b"c", b"e"
 MAX_CONTROL = 1 << 17
@@ -55,6 +56,7 @@ class Server:
         self._machine = machine = Machine(config, score, kills)
         self._commands = Commands(machine)
         self._contexts = Contexts(machine)
+        self._sessions = Sessions(machine)
         self._lasting = Lasting(config.state_directory(), self._contexts.standings)
         self._contexts.revive(self._lasting.kept())
         self._connections: Set[Connection] = set()
@@ -102,6 +104,11 @@ class Server:
             "create_context": self._answer(self._contexts.create),
             "restart_context": self._contexts.restart,
             "delete_context": self._contexts.delete,
+            "open_session": self._answer(self._sessions.open),
+            "find_session": self._answer(self._sessions.find),
+            "session": self._sessions.run,
+            "interrupt_session": self._answer(self._sessions.interrupt),
+            "close_session": self._sessions.close,
             "stat": self._answer(lambda arguments: files.stat_path(root, arguments)),
             "list": self._steps(lambda job, arguments: files.list_directory(root, job, arguments)),
             "read": self._steps(lambda job, arguments: files.read_file(root, job, arguments)),
