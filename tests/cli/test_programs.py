@@ -21,7 +21,7 @@ sys.exit(5)
 
 PROGRAMS = {
     "python": "import sys; print('hello', *sys.argv[1:]); sys.exit(7)",
-    "node": "console.log('hello', ...process.argv.slice(2)); process.exit(7)",
+    "javascript": "console.log('hello', ...process.argv.slice(2)); process.exit(7)",
     "typescript": "const code: number = 7; console.log('hello', ...process.argv.slice(2)); process.exit(code)",
     "go": 'package main\nimport ("fmt"; "os"; "strings")\n'
     'func main() { fmt.Println("hello", strings.Join(os.Args[1:], " ")); os.Exit(7) }',
@@ -60,7 +60,7 @@ def test_a_missing_tool_is_named_with_how_to_get_it(atoll):
     done = atoll("run", "-e", "PATH=/nowhere", "--lang", "javascript", "1")
     assert done.code == 127
     assert done.err.splitlines()[-1] == (
-        "atoll: node needs node, and this sandbox does not have it. Install it on this machine "
+        "atoll: javascript needs node, and this sandbox does not have it. Install it on this machine "
         "(`apt-get install nodejs`), or give an --image that has it."
     )
 
@@ -92,7 +92,7 @@ def test_the_language_can_be_said_where_the_name_does_not_tell(atoll, tmp_path):
     unknown = atoll("run", "--file", str(file))
     assert unknown.code == 125
     assert (
-        "cannot be told from its name; say --lang python, node, typescript, go, rust, java, r, bash or sh."
+        "cannot be told from its name; say --lang python, javascript, typescript, go, rust, java, r, bash or sh."
         in unknown.err
     )
 

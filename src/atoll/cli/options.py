@@ -54,7 +54,7 @@ def add_command_options(parser: Parser) -> None:
 def add_program_options(parser: Parser) -> None:
     add = parser.add_argument_group("a program instead of a command").add_argument
     add("-f", "--file", metavar="PATH", help="run this file; what else you give are its arguments")
-    add("--lang", metavar="NAME", help="the language: python, node, typescript, go, rust, java, r, bash or sh. "
+    add("--lang", metavar="NAME", help="the language: python, javascript, typescript, go, rust, java, r, bash or sh. "
         "Without --file the program is the first argument, or comes from standard input")  # fmt: skip
     add("--deps", metavar="PATH", help="install this requirements.txt, package.json or go.mod inside the sandbox "
         "first; needs --network all or host")  # fmt: skip

@@ -21,8 +21,6 @@ from .output import Chunks
 from .running import Audience, Callback, Gathered, tell
 from .tools import Answering, Tools
 
-_PYTHON = frozenset(("python", "py", "python3"))
-
 ResultCallback = Callable[[Result], Any]
 ErrorCallback = Callable[[CodeError], Any]
 InputCallback = Callable[[str], Any]
@@ -140,13 +138,22 @@ def code_request(
     }
     if language is not None:
         request["language"] = context_text(language, "language")
-    if context is None:
-        python = language is None or request["language"].lower() in _PYTHON
-        request["context"] = MAIN if python else request["language"].lower()
-    else:
+    if context is not None:
         request["context"] = context_name(context)
+    else:
+        request["context"] = MAIN if language is None else _context_of(request["language"])
     add_surroundings(request, env, workdir)
     return request
+
+
+def _context_of(language: str) -> str:
+    """The context that is meant by a language alone, whichever of its names was used."""
+    from ..guest import toolchains
+
+    known = toolchains.find(language)
+    if known is None:
+        return language
+    return MAIN if known.kind == toolchains.PYTHON else known.name
 
 
 async def begin(links: Links, request: dict[str, Any], answering: Answering | None) -> Visit:

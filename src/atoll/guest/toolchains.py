@@ -69,7 +69,7 @@ LANGUAGES = (
         get="apt-get install python3",
     ),
     Language(
-        names=("node", "javascript", "js"),
+        names=("javascript", "js", "node"),
         suffixes=(".js", ".mjs", ".cjs"),
         kind=DRIVER,
         tools=("node",),
