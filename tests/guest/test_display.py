@@ -164,6 +164,15 @@ def test_objects_that_answer_to_every_name_offer_nothing():
         "    def __repr__(self): return 'liar'\n"
         "Liar()"
     )
+    names = (
+        "class Name(str):\n"
+        "    __hash__ = str.__hash__\n"
+        "    def __eq__(self, other): raise BaseException('eq')\n"
+        "Named = type('Named', (), {Name('_repr_html_'): 5, '__repr__': lambda self: 'named'})\n"
+        "Named()"
+    )
+    (named,) = show(names)
+    assert named.main == {"text/plain": "named"}
     mock, yes, odd, liar = show("from unittest.mock import MagicMock\nMagicMock(name='m')", answering, meta, lying)
     assert list(mock.only) == ["text/plain"]
     assert yes.only == {"text/plain": "yes"}

@@ -8,6 +8,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Set
 from . import mime
 from .chartaxes import Coordinates, Names, labels_of, said, ticks_of
 from .chartboxes import boxes_of
+from .complaints import named, to_stderr
 
 POINT_LIMIT = 50_000
 """Of one chart. A picture shows a million points, but nobody wants them as JSON."""
@@ -44,7 +45,7 @@ def _safe_chart(axes: Any) -> Chart:
         chart = _chart(axes)
         return {"type": chart["type"], "title": said(axes.get_title()), **chart}
     except Exception as error:  # noqa: BLE001  # artists of other libraries may lack anything
-        mime.to_stderr("a chart's data cannot be told: %s" % mime.named(error))
+        to_stderr("a chart's data cannot be told: %s" % named(error))
         return {"type": "unknown", "title": None, "elements": []}
 
 

@@ -7,8 +7,9 @@ import builtins
 import os
 from typing import Any, Callable, Collection, Dict, Optional
 
-from . import libraries, mime
+from . import forms, libraries, mime
 from .afterimport import AfterImport
+from .complaints import name_of, named, to_stderr
 from .figures import Figures, dressed
 
 Send = Callable[[Dict[str, Any], bool], None]
@@ -51,7 +52,7 @@ class Displays:
         builtins.display = dressed(display, "builtins", "display")  # type: ignore[attr-defined]
         hooks = self._figures.install()
         hooks.update(libraries.hooks(self.display))
-        AfterImport(mime.to_stderr).install(hooks)
+        AfterImport(to_stderr).install(hooks)
 
     def show_main(self, value: Any) -> None:
         """Show the value of the last expression. Raises only what the value's own code does to end the cell."""
@@ -90,7 +91,7 @@ class Displays:
     def _show_raw(self, bundle: Any) -> None:
         if not isinstance(bundle, dict):
             raise TypeError("display(raw=True) takes dicts from MIME type to data, not %s" % type(bundle).__name__)
-        self._send_bundle(mime.fit_bundle(bundle, mime.to_stderr), main=False)
+        self._send_bundle(mime.fit_bundle(bundle, to_stderr), main=False)
 
     def _show(
         self,
@@ -100,7 +101,7 @@ class Displays:
         include: Optional[Collection[str]] = None,
         exclude: Optional[Collection[str]] = None,
     ) -> None:
-        if type(value) in _PLAIN and include is None and exclude is None:
+        if include is exclude is None and (type(value) in _PLAIN or not forms.offers_any(value)):
             self._send({mime.TEXT: self._bounded(mime.text_of(value))}, main)
             return
         if self._shows_itself(value):
@@ -114,11 +115,11 @@ class Displays:
 
     def _forms(self, value: Any, include: Any, exclude: Any) -> Dict[str, Any]:
         try:
-            return libraries.forms_of(value, mime.to_stderr, include, exclude)
+            return libraries.forms_of(value, to_stderr, include, exclude)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # noqa: BLE001  # an object may be broken anywhere
-            mime.to_stderr("%s cannot be shown: %s" % (mime.name_of(type(value)), mime.named(error)))
+            to_stderr("%s cannot be shown: %s" % (name_of(type(value)), named(error)))
             return {}
 
     def _shows_itself(self, value: Any) -> bool:
@@ -131,7 +132,7 @@ class Displays:
         except NotImplementedError:
             return False
         except BaseException as error:  # noqa: BLE001  # its other forms can still be shown
-            mime.to_stderr("_ipython_display_ of %s failed: %s" % (mime.name_of(type(value)), mime.named(error)))
+            to_stderr("_ipython_display_ of %s failed: %s" % (name_of(type(value)), named(error)))
             return False
         return True
 

@@ -7,7 +7,8 @@ import os
 import sys
 from typing import Any, Callable, Dict, List
 
-from . import charts, mime
+from . import charts, forms, mime
+from .complaints import named, to_stderr
 
 PNG = "image/png"
 CHART = "application/vnd.atoll.chart+json"
@@ -43,7 +44,7 @@ class Figures:
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # noqa: BLE001  # the cell may have broken its pyplot
-            mime.to_stderr("the open figures cannot be shown: %s" % mime.named(error))
+            to_stderr("the open figures cannot be shown: %s" % named(error))
 
     def _show_and_close(self, keeper: Any) -> None:
         figures: List[Any] = [manager.canvas.figure for manager in keeper.get_all_fig_managers()]
@@ -71,7 +72,7 @@ class Figures:
 
 def is_figure(value: Any) -> bool:
     module = sys.modules.get("matplotlib.figure")
-    return module is not None and mime.is_of(value, module.Figure)
+    return module is not None and forms.is_of(value, module.Figure)
 
 
 def forms_of(figure: Any) -> Dict[str, Any]:
@@ -79,10 +80,10 @@ def forms_of(figure: Any) -> Dict[str, Any]:
     import warnings
 
     with warnings.catch_warnings(record=True) as caught:
-        forms = _drawn(figure)
+        drawn = _drawn(figure)
     for line in sorted({"%s: %s" % (warning.category.__name__, warning.message) for warning in caught}):
-        mime.to_stderr(line)
-    return forms
+        to_stderr(line)
+    return drawn
 
 
 def _drawn(figure: Any) -> Dict[str, Any]:
@@ -95,13 +96,13 @@ def _drawn(figure: Any) -> Dict[str, Any]:
         edgecolor=figure.get_edgecolor(),
         bbox_inches="tight",
     )
-    forms = {PNG: mime.fit(PNG, stream.getvalue())}
+    drawn = {PNG: mime.fit(PNG, stream.getvalue())}
     chart = charts.chart_of(figure)
     if chart is not None:
-        forms[CHART] = chart
+        drawn[CHART] = chart
     setattr(figure, _SHOWN, True)
     figure.stale = False  # whatever is drawn into it from now on makes it stale again
-    return forms
+    return drawn
 
 
 def dressed(function: Any, module: str, name: str) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any, Callable, Dict
 
-from . import mime
+from . import forms, mime
+from .complaints import Complain, name_of, named
 from .figures import dressed, forms_of as figure_forms, is_figure
 
 PLOTLY = "application/vnd.plotly.v1+json"
@@ -60,7 +61,7 @@ def _prepare_renderers(module: Any, display: Display) -> None:
     def show(fig: Any, *_args: Any, **_options: Any) -> None:
         """Show the figure, whatever renderer is set."""
         figure = sys.modules["plotly.basedatatypes"].BaseFigure
-        display(fig if mime.is_of(fig, figure) else sys.modules["plotly.graph_objs"].Figure(fig))
+        display(fig if forms.is_of(fig, figure) else sys.modules["plotly.graph_objs"].Figure(fig))
 
     module.show = dressed(show, "plotly.io._renderers", "show")
 
@@ -75,11 +76,11 @@ def _prepare_pillow(module: Any, display: Display) -> None:
 
 def takes_over(value: Any) -> bool:
     """Whether the object shows itself by calling `display`. plotly's would start a browser."""
-    return mime.has_method(value, "_ipython_display_") and not _is_plotly(value)
+    return forms.goes_its_own_way(value) and not _is_plotly(value)
 
 
-def forms_of(value: Any, complain: mime.Complain, include: Any = None, exclude: Any = None) -> Dict[str, Any]:
-    """As `mime.forms_of`, and also for objects that do not offer, or not well, what is best in them."""
+def forms_of(value: Any, complain: Complain, include: Any = None, exclude: Any = None) -> Dict[str, Any]:
+    """As `forms.forms_of`, and also for objects that do not offer, or not well, what is best in them."""
     try:
         if is_figure(value):
             return mime.wanted(figure_forms(value), include, exclude)
@@ -88,25 +89,25 @@ def forms_of(value: Any, complain: mime.Complain, include: Any = None, exclude: 
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # noqa: BLE001  # its text can still be shown
-        complain("%s cannot be shown: %s" % (mime.name_of(type(value)), mime.named(error)))
+        complain("%s cannot be shown: %s" % (name_of(type(value)), named(error)))
         return {}
-    forms = mime.forms_of(value, complain, include, exclude)
+    offered = forms.forms_of(value, complain, include, exclude)
     if _is_altair(value):
-        forms.update(mime.wanted(_vega(value, complain), include, exclude))
-    return forms
+        offered.update(mime.wanted(_vega(value, complain), include, exclude))
+    return offered
 
 
 def _is_plotly(value: Any) -> bool:
     module = sys.modules.get("plotly.basedatatypes")
-    return module is not None and mime.is_of(value, module.BaseFigure)
+    return module is not None and forms.is_of(value, module.BaseFigure)
 
 
 def _is_altair(value: Any) -> bool:
     module = sys.modules.get("altair")
-    return module is not None and mime.is_of(value, module.TopLevelMixin)
+    return module is not None and forms.is_of(value, module.TopLevelMixin)
 
 
-def _vega(chart: Any, complain: mime.Complain) -> Dict[str, Any]:
+def _vega(chart: Any, complain: Complain) -> Dict[str, Any]:
     """The specification, under the MIME type of the version that it names."""
     try:
         specification = chart.to_dict()
@@ -116,5 +117,5 @@ def _vega(chart: Any, complain: mime.Complain) -> Dict[str, Any]:
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # noqa: BLE001  # a chart that is not complete
-        complain("%s has no Vega specification: %s" % (mime.name_of(type(chart)), mime.named(error)))
+        complain("%s has no Vega specification: %s" % (name_of(type(chart)), named(error)))
         return {}

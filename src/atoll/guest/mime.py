@@ -1,34 +1,20 @@
-"""MIME bundles: all the forms in which a value can show itself."""
+"""MIME bundles: data of any type as the wire carries it."""
 
 from __future__ import annotations
 
 import binascii
 import json
 import re
-import sys
-from typing import Any, Callable, Collection, Dict, Optional, Tuple
+from typing import Any, Collection, Dict, Optional
+
+from .complaints import Complain, name_of, named, words_of
 
 TEXT = "text/plain"
 TEXT_LIMIT = 500_000
 """Of a value's text, encoded as JSON."""
 
-Complain = Callable[[str], None]
-
-_METHODS = (
-    ("text/html", "_repr_html_"),
-    ("text/markdown", "_repr_markdown_"),
-    ("image/svg+xml", "_repr_svg_"),
-    ("image/png", "_repr_png_"),
-    ("image/jpeg", "_repr_jpeg_"),
-    ("text/latex", "_repr_latex_"),
-    ("application/json", "_repr_json_"),
-    ("application/javascript", "_repr_javascript_"),
-    ("application/pdf", "_repr_pdf_"),
-)
-_BUNDLE = "_repr_mimebundle_"
 _WRITTEN = ("image/svg+xml", "application/javascript", "application/xml")
 _LONGEST_ESCAPE = 12
-_COMPLAINT_LIMIT = 300
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}\Z")
 
 
@@ -56,41 +42,6 @@ def bounded(text: str) -> str:
     return cut
 
 
-def forms_of(
-    value: Any, complain: Complain, include: Optional[Collection[str]] = None, exclude: Optional[Collection[str]] = None
-) -> Dict[str, Any]:
-    """What the object's own methods offer, without the text that every value has.
-
-    A method that fails loses its own form only, and is told to `complain`. Methods count when the object's type has
-    them: an object that answers to every name, as mocks do, offers nothing. Neither does a class.
-    """
-    mro = type.__dict__["__mro__"].__get__(type(value))
-    if type in mro:
-        return {}
-    forms: Dict[str, Any] = {}
-    if _has(mro, _BUNDLE):
-        found = _ask(value, _BUNDLE, complain, include=include, exclude=exclude)
-        if found is not None:
-            forms = wanted(fit_bundle(found, complain), include, exclude)
-    for mime, method in _METHODS:
-        if mime not in forms and _has(mro, method) and is_wanted(mime, include, exclude):
-            found = _ask(value, method, complain)
-            if found is not None:
-                _add(forms, mime, found, complain)
-    return forms
-
-
-def is_of(value: Any, kind: Any) -> bool:
-    """As isinstance, without asking the object, which may lie."""
-    return kind in type.__dict__["__mro__"].__get__(type(value))
-
-
-def has_method(value: Any, name: str) -> bool:
-    """Whether the type of an object, which is no class, has a method."""
-    mro = type.__dict__["__mro__"].__get__(type(value))
-    return type not in mro and _has(mro, name)
-
-
 def wanted(
     forms: Dict[str, Any], include: Optional[Collection[str]], exclude: Optional[Collection[str]]
 ) -> Dict[str, Any]:
@@ -111,7 +62,7 @@ def fit_bundle(found: Any, complain: Complain) -> Dict[str, Any]:
         if not isinstance(mime, str):
             complain("a MIME type must be a str, not %s" % name_of(type(mime)))
         elif data is not None:
-            _add(forms, str.__str__(mime), data, complain)
+            add(forms, str.__str__(mime), data, complain)
     return forms
 
 
@@ -143,63 +94,8 @@ def plain_json(data: Any) -> Any:
         raise Unfit("it is no JSON: %s" % error) from None
 
 
-def name_of(kind: type) -> str:
-    """The type's name, whatever its metaclass thinks."""
-    name: str = type.__dict__["__name__"].__get__(kind)
-    return name
-
-
-def words_of(error: BaseException) -> str:
-    """The text of an exception, which may be broken too."""
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001  # it was said that it may be broken
-        return "<its text cannot be shown>"
-
-
-def to_stderr(complaint: str) -> None:
-    """One short line, for who looks there."""
-    line = " ".join(complaint.split())
-    if len(line) > _COMPLAINT_LIMIT:
-        line = line[:_COMPLAINT_LIMIT] + "…"
-    try:
-        sys.stderr.write(line + "\n")
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException:  # noqa: BLE001, S110  # the cell has closed or replaced it: nobody listens
-        pass
-
-
-def _has(mro: Tuple[type, ...], name: str) -> bool:
-    for kind in mro:
-        members = type.__dict__["__dict__"].__get__(kind)
-        if name in members:
-            return members[name] is not None
-    return False
-
-
-def _ask(value: Any, name: str, complain: Complain, **arguments: Any) -> Any:
-    """What a method gives, without the metadata that may come along; None when it has nothing to give."""
-    try:
-        method = getattr(value, name)
-        found = method(**arguments) if callable(method) else None
-        if isinstance(found, tuple) and len(found) == 2:
-            found = found[0]
-        return found
-    except NotImplementedError:
-        return None
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:  # noqa: BLE001  # only this form is lost
-        complain("%s of %s failed: %s" % (name, name_of(type(value)), named(error)))
-        return None
-
-
-def named(error: BaseException) -> str:
-    return "%s: %s" % (name_of(type(error)), words_of(error))
-
-
-def _add(forms: Dict[str, Any], mime: str, data: Any, complain: Complain) -> None:
+def add(forms: Dict[str, Any], mime: str, data: Any, complain: Complain) -> None:
+    """To a bundle, if it is fit for it."""
     try:
         forms[mime] = fit(mime, data)
     except Unfit as error:
