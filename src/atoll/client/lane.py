@@ -41,8 +41,8 @@ class Lane:
         self._maker = os.getpid()
 
     def stale(self) -> bool:
-        """Whether it must not be used: another process made it, or the context ended it."""
-        return self._maker != os.getpid() or self.stream.stale()
+        """Whether it must not be used, because another process made it. That its context is gone is seen in use."""
+        return self._maker != os.getpid()
 
 
 class Seat:

@@ -32,6 +32,11 @@ class Asking:
     def install(self) -> None:
         builtins.input = self._input
 
+    @property
+    def concerned(self) -> bool:
+        """Whether the cell that runs, or the one before it, may ask anything."""
+        return self._port is not None or bool(self._tools)
+
     def begin(self, port: Port, request: Dict[str, Any]) -> None:
         """A cell starts, whose client answers what it says it does."""
         self._port = port

@@ -3,13 +3,13 @@
 from __future__ import annotations
 import __future__
 
+import _signal
 import ast
-import fcntl
 import json
 import os
+import select
 import signal
 import sys
-import termios
 import types
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
 
@@ -21,13 +21,16 @@ from .display import Displays
 from .ports import HungUp, Port, Reception
 from .refusal import Refused
 from .results import Results
-from .shared import Shared
+from .shared import RUNNING, Shared
 
 _COROUTINE = 0x80
 _FUTURES = 0
 for _name in __future__.all_feature_names:
     _FUTURES |= getattr(__future__, _name).compiler_flag
-_EMPTY = b"\0\0\0\0"
+_SIGINT = int(signal.SIGINT)
+_ATOMS = frozenset((int, float, str, bool))
+_SHORT = 2000
+_MAYBE_INDENTED = ("", " ", "\t", "\f", "#")
 _NOTHING_WENT_WRONG = b'{"ok":{"count":%d,"error":null,"truncated":%s}}'
 
 Handler = Callable[[Dict[str, Any], Port], Dict[str, Any]]
@@ -43,12 +46,14 @@ class Interpreter:
         self.namespace = self._module.__dict__
         self.namespace["__builtins__"] = sys.modules["builtins"]
         sys.modules["__main__"] = self._module
-        self._pid = os.getpid()
+        self._forked = False
+        os.register_at_fork(after_in_child=self._note_fork)
         self.flags = 0
         self.notice = ""
         self.count = 0
         self._events: Any = None
         self._interruptible = False
+        self._on_interrupt = self._interrupt
         self._results = Results(streams.flush)
         self._displays = Displays(self._results.send)
         self._displays.install()
@@ -61,14 +66,17 @@ class Interpreter:
         self._streams.begin(port, limit)
         self._results.begin(port, limit)
         self._displays.truncated = False
-        self._asking.begin(port, request)
+        if self._asking.concerned or "tools" in request or "input" in request:
+            self._asking.begin(port, request)
         if self.notice:
             sys.stderr.write(self.notice)
             self.notice = ""
-        signal.signal(signal.SIGINT, self._interrupt)
+        if _signal.getsignal(_SIGINT) is not self._on_interrupt:
+            _signal.signal(_SIGINT, self._on_interrupt)
         error = self._attempt(request)
         self._streams.flush()
-        self._asking.end()
+        if self._asking.concerned:
+            self._asking.end()
         self._results.end()
         truncated = self._streams.truncated or self._results.truncated or self._displays.truncated
         if error is None:
@@ -79,9 +87,10 @@ class Interpreter:
 
     def _attempt(self, request: Dict[str, Any]) -> Optional[BaseException]:
         """Whatever a cell raises is its result."""
+        page = self._shared.page
         try:
             self._interruptible = True
-            self._shared.running = True
+            page[RUNNING] = 1
             try:
                 if request.get("env") or request.get("cwd"):
                     with Surroundings(request.get("env") or {}, request.get("cwd")):
@@ -89,11 +98,11 @@ class Interpreter:
                 else:
                     self._run(request["code"])
             finally:
-                self._shared.running = False
+                page[RUNNING] = 0
                 self._interruptible = False
         except BaseException as error:  # noqa: BLE001
             # Once more: an interrupt may have come between the two.
-            self._shared.running = False
+            page[RUNNING] = 0
             self._interruptible = False
             return error
         return None
@@ -103,19 +112,35 @@ class Interpreter:
         try:
             value = self._execute(source)
         except BaseException:
-            self._end_if_forked()
+            if self._forked:
+                self._end_child()
             self._displays.end_of_cell()
             raise
-        self._end_if_forked()
+        if self._forked:
+            self._end_child()
         if value is not None:
-            self._displays.show_main(value)
+            self._show(value)
         self._displays.end_of_cell()
 
-    def _end_if_forked(self) -> None:
+    def _show(self, value: Any) -> None:
+        """The main result. Most are numbers and texts, which have one form."""
+        if type(value) in _ATOMS:
+            try:
+                text = repr(value)
+            except ValueError:
+                text = ""  # a number with too many digits
+            if 0 < len(text) < _SHORT:
+                self._results.send_text(text)
+                return
+        self._displays.show_main(value)
+
+    def _note_fork(self) -> None:
+        self._forked = True
+
+    def _end_child(self) -> NoReturn:
         """The cell forked, and this is a child that has come to the cell's end: what follows is its parent's."""
-        if os.getpid() != self._pid:
-            self._streams.flush()
-            os._exit(0)
+        self._streams.flush()
+        os._exit(0)
 
     def _interrupt(self, _number: int, _frame: Any) -> None:
         """Between cells there is nothing to interrupt."""
@@ -124,6 +149,9 @@ class Interpreter:
 
     def _execute(self, source: str) -> Any:
         name = stories.remember(self.count, source)
+        simple = self._simple(source, name)
+        if simple is not None:
+            return self._evaluate(simple)
         flags = self.flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         tree = compile(source, name, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
         parts: List[types.CodeType] = []
@@ -140,6 +168,15 @@ class Interpreter:
         for part in parts:
             value = self._evaluate(part)
         return value
+
+    def _simple(self, source: str, name: str) -> Optional[types.CodeType]:
+        """A cell that is one expression on one line, compiled the short way; None for all others."""
+        if "\n" in source or "\\" in source or source[:1] in _MAYBE_INDENTED or "a" in source and _waits(source):
+            return None
+        try:
+            return compile(source, name, "eval", self.flags, dont_inherit=True)
+        except (SyntaxError, ValueError):
+            return None
 
     def _evaluate(self, code: types.CodeType) -> Any:
         return eval(code, self.namespace)  # noqa: S307  # running the code is what this is for
@@ -170,6 +207,11 @@ class Interpreter:
             except asyncio.CancelledError:
                 pass
             raise
+
+
+def _waits(source: str) -> bool:
+    """Whether it may need an event loop."""
+    return "await" in source or "async" in source
 
 
 class Surroundings:
@@ -204,15 +246,17 @@ class Service:
     """Serves requests, one after the other, until the guest hangs up.
 
     Args:
-        pipes: copies of the pipes that processes of a cell write to.
+        taps: the guest's ends of the pipes that processes of a cell write to.
         memory: what it had before, brought back before the first request is served.
     """
 
-    def __init__(self, reception: Reception, shared: Shared, pipes: Tuple[int, ...], memory: Memory) -> None:
+    def __init__(self, reception: Reception, shared: Shared, taps: Tuple[int, ...], memory: Memory) -> None:
         self._reception = reception
         self._guest = reception.guest
         self._shared = shared
-        self._pipes = pipes
+        self._taps = select.poll()
+        for fd in taps:
+            self._taps.register(fd, select.POLLIN)
         self._memory = memory
         self._streams = Streams(self._guest)
         self._streams.install()
@@ -232,7 +276,7 @@ class Service:
             port, request = upcoming
             try:
                 self._serve(port, request)
-            except (OSError, HungUp):
+            except HungUp:
                 if port is self._guest:
                     os._exit(0)
                 # The client of a lane is gone; the reception drops it when it looks there next.
@@ -280,7 +324,7 @@ class Service:
             finally:
                 self._shared.running = False
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
-        except (OSError, HungUp):
+        except HungUp:
             raise
         except Refused as refusal:
             return json.dumps({"error": refusal.wire()}).encode("ascii")
@@ -291,10 +335,5 @@ class Service:
 
     def _has_relayed(self) -> bool:
         """Whether processes of the cell have written something that the client may not have yet."""
-        for fd in self._pipes:
-            try:
-                if fcntl.ioctl(fd, termios.FIONREAD, _EMPTY) != _EMPTY:
-                    return True
-            except OSError:
-                continue  # the cell has closed it
-        return self._shared.relaying
+        # Errors and hang-ups are no output: a cell may close its pipes.
+        return any(mask & select.POLLIN for _, mask in self._taps.poll(0)) or self._shared.relaying

@@ -95,7 +95,7 @@ class ContextLink:
             raise no_process_left() from error
         else:
             if pid == 0:
-                ends = Ends(theirs, machine.devnull, stdout, stderr, self.shared)
+                ends = Ends(theirs, machine.devnull, stdout, stderr, (stdout_end, stderr_end), self.shared)
                 become_context(machine.config, self._settings.env, ends, self._settings.frozen)
         finally:
             theirs.close()

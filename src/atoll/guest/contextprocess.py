@@ -35,6 +35,7 @@ class Ends(NamedTuple):
     stdin: int
     stdout: int
     stderr: int
+    taps: Tuple[int, int]
     shared: Shared
 
 
@@ -47,12 +48,12 @@ def become_context(config: Config, env: Dict[str, str], ends: Ends, frozen: str 
         _own_its_proc()
         reset_signals()
         os.setsid()
-        pipes = _connect(ends)
+        _connect(ends)
         _set_environment(config, env)
         _set_interpreter(config)
         _reseed()
         memory = Memory(config.state_directory(), frozen)
-        Service(Reception(ends.wire), ends.shared, pipes, memory).run()
+        Service(Reception(ends.wire), ends.shared, ends.taps, memory).run()
     except BaseException:  # noqa: BLE001  # it must not unwind into the guest's code
         traceback.print_exc(file=sys.stderr)
     finally:
@@ -72,12 +73,10 @@ def reset_signals() -> None:
     signal.signal(signal.SIGINT, lambda _number, _frame: None)
 
 
-def _connect(ends: Ends) -> Tuple[int, int]:
-    """Gives copies of the two pipes, which stay when a cell closes or replaces its own."""
+def _connect(ends: Ends) -> None:
     for fd, copy in ((ends.stdin, 0), (ends.stdout, 1), (ends.stderr, 2)):
         os.dup2(fd, copy)
-    close_all_but((0, 1, 2, ends.wire.fileno(), ends.stdout, ends.stderr))
-    return ends.stdout, ends.stderr
+    close_all_but((0, 1, 2, ends.wire.fileno(), *ends.taps))
 
 
 def close_all_but(kept: Tuple[int, ...]) -> None:

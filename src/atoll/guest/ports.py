@@ -28,7 +28,7 @@ _SPACE = socket.CMSG_SPACE(4)
 Bytes = Union[bytes, bytearray, memoryview]
 
 
-class HungUp(Exception):
+class HungUp(ConnectionError):
     """The other side is gone."""
 
 
@@ -39,7 +39,7 @@ class Port:
     channel = 0
 
     def put(self, kind: int, payload: Bytes, stream: int = 0) -> None:
-        """Send a frame of at most `SMALL` bytes."""
+        """Send a frame of at most `SMALL` bytes. Raises HungUp, as all that sends does."""
         raise NotImplementedError
 
     def end(self, payload: bytes) -> None:
@@ -108,11 +108,17 @@ class GuestPort(Port):
         self._early: Deque[Tuple[Frame, int]] = deque()
 
     def put(self, kind: int, payload: Bytes, stream: int = 0) -> None:
-        self.sock.send(encode(0, kind, payload, stream))
+        try:
+            self.sock.send(encode(0, kind, payload, stream))
+        except OSError as error:
+            raise HungUp from error
 
     def end(self, payload: bytes) -> None:
-        for packet in packets.split(END, payload):
-            self.sock.send(packet)
+        try:
+            for packet in packets.split(END, payload):
+                self.sock.send(packet)
+        except OSError as error:
+            raise HungUp from error
 
     def frame(self) -> Optional[Frame]:
         """Lanes that come meanwhile wait."""
@@ -167,10 +173,13 @@ class LanePort(Port):
         return bool(self._frames)
 
     def put(self, kind: int, payload: Bytes, stream: int = 0) -> None:
-        if self._held:
-            held, self._held = self._held, b""
-            self.sock.send(held)
-        self.sock.send(HEADER.pack(len(payload), self.channel, kind, stream) + payload)
+        try:
+            if self._held:
+                held, self._held = self._held, b""
+                self.sock.send(held)
+            self.sock.send(HEADER.pack(len(payload), self.channel, kind, stream) + payload)
+        except OSError as error:
+            raise HungUp from error
 
     def conclude(self, payload: bytes) -> None:
         if len(payload) <= SMALL:
@@ -181,11 +190,17 @@ class LanePort(Port):
     def end(self, payload: bytes) -> None:
         """By now nobody else writes, so it may be long."""
         held, self._held = self._held, b""
-        self.sock.sendall(held + encode(self.channel, END, payload))
+        try:
+            self.sock.sendall(held + HEADER.pack(len(payload), self.channel, END, 0) + payload)
+        except OSError as error:
+            raise HungUp from error
 
     def frame(self) -> Optional[Frame]:
         while not self._frames:
-            data = self.sock.recv(_RECEIVE)
+            try:
+                data = self.sock.recv(_RECEIVE)
+            except OSError:
+                data = b""
             if not data:
                 return None
             self._frames.extend(self._decoder.feed(data))

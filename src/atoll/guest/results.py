@@ -7,6 +7,8 @@ from typing import Any, Callable, Dict, Optional
 
 from .ports import Port
 
+_encode_text = json.encoder.encode_basestring_ascii
+
 LIMIT = 64 << 20
 """Of one encoded bundle, unless the client wants less."""
 
@@ -28,6 +30,17 @@ class Results:
     def end(self) -> None:
         self._port = None
 
+    def send_text(self, text: str) -> None:
+        """A main result that is a short text."""
+        if self._port is not None:
+            self._flush()
+            if 6 * len(text) + 20 > self._limit:
+                self.send({"text/plain": text}, main=True)
+            else:
+                self._port.conclude(
+                    b'{"result":{"text/plain":%s},"main":true}' % _encode_text(text).encode("ascii")
+                )
+
     def send(self, bundle: Dict[str, Any], main: bool) -> None:
         """What is displayed while no cell runs is shown to nobody."""
         if self._port is None:
@@ -42,6 +55,9 @@ class Results:
 
     def _fitting(self, bundle: Dict[str, Any]) -> bytes:
         """JSON within the limit: the largest forms go first, and of the text what does not fit."""
+        text = bundle.get("text/plain")
+        if len(bundle) == 1 and text is not None and len(text) < self._limit // 12:
+            return b'{"text/plain":%s}' % _encode_text(text).encode("ascii")
         encoded = json.dumps(bundle)
         while len(encoded) > self._limit:
             self.truncated = True

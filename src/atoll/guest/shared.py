@@ -12,7 +12,7 @@ from time import monotonic
 from typing import NamedTuple
 
 _SIZE = 64
-_RUNNING, _RELAYING, _WAITING = 0, 1, 2
+RUNNING, _RELAYING, _WAITING = 0, 1, 2
 _CELL = struct.Struct("<IIId")
 _CELL_AT = 8
 
@@ -30,38 +30,38 @@ class Shared:
     """Made by the guest before it forks the context."""
 
     def __init__(self) -> None:
-        self._page = mmap(-1, _SIZE)
+        self.page = mmap(-1, _SIZE)
 
     @property
     def running(self) -> bool:
         """Whether there is something to interrupt."""
-        return self._page[_RUNNING] != 0
+        return self.page[RUNNING] != 0
 
     @running.setter
     def running(self, value: bool) -> None:
-        self._page[_RUNNING] = value
+        self.page[RUNNING] = value
 
     @property
     def relaying(self) -> bool:
         """Whether the guest has taken output of the context's processes that is not on its way yet."""
-        return self._page[_RELAYING] != 0
+        return self.page[_RELAYING] != 0
 
     @relaying.setter
     def relaying(self, value: bool) -> None:
-        self._page[_RELAYING] = value
+        self.page[_RELAYING] = value
 
     @property
     def waiting(self) -> bool:
         """Whether the guest keeps output that came between two cells."""
-        return self._page[_WAITING] != 0
+        return self.page[_WAITING] != 0
 
     @waiting.setter
     def waiting(self, value: bool) -> None:
-        self._page[_WAITING] = value
+        self.page[_WAITING] = value
 
     def begin(self, lane: int, channel: int, count: int) -> None:
-        _CELL.pack_into(self._page, _CELL_AT, lane, channel, count, monotonic())
+        _CELL.pack_into(self.page, _CELL_AT, lane, channel, count, monotonic())
 
     @property
     def begun(self) -> Begun:
-        return Begun(*_CELL.unpack_from(self._page, _CELL_AT))
+        return Begun(*_CELL.unpack_from(self.page, _CELL_AT))

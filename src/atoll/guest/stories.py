@@ -16,8 +16,10 @@ _REMEMBERED_SOURCES = 1000
 def remember(count: int, source: str) -> str:
     """Keep the source of a cell for tracebacks; gives the name to compile it under."""
     name = "<cell %d>" % count
-    linecache.cache[name] = (len(source), None, [line + "\n" for line in source.splitlines()], name)
-    linecache.cache.pop("<cell %d>" % (count - _REMEMBERED_SOURCES), None)
+    lines = [line + "\n" for line in source.splitlines()] if "\n" in source else [source + "\n"]
+    linecache.cache[name] = (len(source), None, lines, name)
+    if count > _REMEMBERED_SOURCES:
+        linecache.cache.pop("<cell %d>" % (count - _REMEMBERED_SOURCES), None)
     return name
 
 

@@ -21,7 +21,10 @@ STDIN, STDOUT, STDERR, BULK = 0, 1, 2, 3
 CREDITED = frozenset((DATA, EVENT))
 
 _KINDS = frozenset(range(HELLO, CLOSE + 1))
+_HEADER_SIZE = HEADER.size
+_unpack = HEADER.unpack_from
 _CREDIT = struct.Struct("<I")
+_from_json = json.JSONDecoder().decode
 _to_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -42,7 +45,7 @@ class Frame(NamedTuple):
             BadFrame: it is not one.
         """
         try:
-            value = json.loads(self.payload)
+            value = _from_json(self.payload.decode("utf-8"))
         except (ValueError, RecursionError) as error:
             raise BadFrame("a frame of kind %d holds no JSON" % self.kind) from error
         if not isinstance(value, dict):
@@ -88,18 +91,23 @@ class Decoder:
         Raises:
             BadFrame: a header announces an unknown kind or too long a payload.
         """
-        buffer = self._buffer
-        buffer += data
+        buffer: Union[bytes, bytearray] = data
+        if self._buffer:
+            self._buffer += data
+            buffer = self._buffer
         frames = []
-        start = 0
-        while len(buffer) - start >= HEADER.size:
-            length, channel, kind, stream = HEADER.unpack_from(buffer, start)
+        start, end = 0, len(buffer)
+        while end - start >= _HEADER_SIZE:
+            length, channel, kind, stream = _unpack(buffer, start)
             if length > self._max or kind not in _KINDS:
                 raise BadFrame("a frame of kind %d announces %d bytes" % (kind, length))
-            body = start + HEADER.size
-            if len(buffer) < body + length:
+            body = start + _HEADER_SIZE
+            if end < body + length:
                 break
             frames.append(Frame(channel, kind, stream, bytes(buffer[body : body + length])))
             start = body + length
-        del buffer[:start]
+        if buffer is self._buffer:
+            del self._buffer[:start]
+        elif start < end:
+            self._buffer += memoryview(buffer)[start:]
         return frames
