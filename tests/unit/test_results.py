@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, strategies as st
 
 from atoll.client import answers
 from atoll.errors import ProtocolError
@@ -75,10 +76,31 @@ def test_a_text_that_is_none_is_refused(mime):
             answers.result({"result": {mime: bad}, "main": True})
 
 
-@pytest.mark.parametrize("mime", ["application/vnd.atoll.chart+json", "application/vnd.plotly.v1+json"])
+@pytest.mark.parametrize("mime", [mime for mime, data in BUNDLE.items() if type(data) is dict])
 def test_an_object_that_is_none_is_refused(mime):
     with pytest.raises(ProtocolError, match="an object"):
         answers.result({"result": {mime: []}, "main": True})
+
+
+_ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.sampled_from(["UE5H", "UE5H\n", "A==="]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+_PROMISED = {"json": object, "chart": dict, "plotly": dict, "vega": dict, "png": bytes, "jpeg": bytes, "pdf": bytes}
+_PROMISED |= dict.fromkeys(("text", "html", "markdown", "latex", "svg", "javascript"), str)
+
+
+@given(st.dictionaries(st.sampled_from([*BUNDLE, "application/x-other", ""]), _ANYTHING, max_size=4))
+def test_whatever_a_guest_says_is_refused_or_is_what_the_properties_promise(bundle):
+    try:
+        result = answers.result({"result": bundle, "main": True})
+    except ProtocolError:
+        return
+    for name, kind in _PROMISED.items():
+        value = getattr(result, name)
+        assert value is None or isinstance(value, kind)
+    assert all(isinstance(data, str) for mime, data in result._repr_mimebundle_().items() if mime != "application/json")
 
 
 def test_a_good_bundle_is_taken_as_it_is():

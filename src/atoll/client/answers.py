@@ -17,7 +17,7 @@ Answer = Mapping[str, Any]
 _LARGEST = 1 << 63
 _WRITTEN = frozenset(("image/svg+xml", "application/javascript"))
 _ENCODED = frozenset(("image/png", "image/jpeg", "application/pdf"))
-_OBJECTS = frozenset(("application/vnd.atoll.chart+json", "application/vnd.plotly.v1+json"))
+_OBJECTS = ("application/vnd.atoll.chart+json", "application/vnd.plotly.v1+json", "application/vnd.vega")
 _FILE_TYPES = frozenset(("file", "directory", "symlink", "other"))
 _EVENT_TYPES = frozenset(("created", "modified", "removed", "moved", "overflow"))
 
@@ -114,7 +114,7 @@ def result(answer: Answer) -> Result:
                 raise _wrong(mime, "a text", data)
         elif mime in _ENCODED:
             _check_base64(mime, data)
-        elif mime in _OBJECTS and type(data) is not dict:
+        elif mime.startswith(_OBJECTS) and type(data) is not dict:
             raise _wrong(mime, "an object", data)
     return Result(bundle, flag(answer, "main"))
 
