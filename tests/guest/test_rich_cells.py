@@ -1,12 +1,14 @@
 """Rich results on their way through a context: in their place between the output, whole, and after errors too."""
 
 import base64
+import shutil
 import sys
 
 import pytest
 from tests.guest.rawclient import Guest
 from tests.guest.support import failure
 
+from atoll.client import answers
 from atoll.wire.frames import DATA, END, EVENT
 
 CHART = "application/vnd.atoll.chart+json"
@@ -70,3 +72,16 @@ def test_a_wrong_call_of_display_is_an_error_of_the_cell_without_frames_of_the_g
     assert error["name"] == "TypeError"
     assert "atoll" not in error["traceback"]
     assert "display(1, raw=True)" in error["traceback"]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node on this machine")
+def test_javascript_shows_only_bundles_that_a_client_takes(client):
+    def shown(bundle):
+        return client.code(f"display({bundle}, {{raw: true}})", language="javascript")
+
+    good = shown("{'image/png': 'UE5H\\n', 'text/html': '<b>', 'application/vnd.vega.v5+json': {a: 1}}")
+    assert answers.result(good.events[0]).png == b"PNG"
+    for wrong in ("{'image/png': 'no!'}", "{'text/html': 5}", "{'application/vnd.plotly.v1+json': []}"):
+        ended = shown(wrong)
+        assert ended.events == []
+        assert "base64 for pictures" in failure(ended)["value"]

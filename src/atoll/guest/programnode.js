@@ -90,10 +90,21 @@
     return Object.values(Object.getOwnPropertyDescriptors(value)).every((item) => 'value' in item && isPlain(item.value, depth + 1));
   }
 
+  // The client takes nothing else for these types.
+  function fits([mime, data]) {
+    if (/^(text\/.*|image\/svg\+xml|application\/javascript)$/.test(mime)) return typeof data === 'string';
+    if (/^(image\/(png|jpeg)|application\/pdf)$/.test(mime)) {
+      const compact = typeof data === 'string' ? data.replace(/\s/g, '') : '-';
+      return compact.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(compact);
+    }
+    const isObject = data !== null && typeof data === 'object' && !Array.isArray(data);
+    return isObject || !/^application\/vnd\.(vega|plotly\.v1\+json|atoll\.chart\+json)/.test(mime);
+  }
+
   function bundleOf(value, raw) {
     const own = value !== null && typeof value === 'object' ? value[Symbol.for('Jupyter.display')] : undefined;
     const given = raw ? value : typeof own === 'function' ? own.call(value) : undefined;
-    if (given !== undefined) return isPlain(given, 0) && !Array.isArray(given) && given !== null ? given : undefined;
+    if (given !== undefined) return isPlain(given, 0) && !Array.isArray(given) && given !== null && Object.entries(given).every(fits) ? given : undefined;
     const bundle = { 'text/plain': bounded(util.inspect(value, { maxStringLength: RESULT_LIMIT })) };
     if (value !== null && typeof value === 'object' && isPlain(value, 0)) {
       const text = JSON.stringify(value);
@@ -109,7 +120,7 @@
     } catch (error) {
       bundle = { 'text/plain': `<a value that cannot be shown: ${textOf(error)}>` };
     }
-    if (bundle === undefined) throw new TypeError('A raw display takes an object that maps MIME types to values.');
+    if (bundle === undefined) throw new TypeError('A raw display takes an object that maps MIME types to values: text, base64 for pictures, objects for charts.');
     if (JSON.stringify(bundle).length > RESULT_LIMIT) {
       truncated = true;
       bundle = { 'text/plain': bounded(util.inspect(bundle)) };
