@@ -39,7 +39,9 @@ def _describe_fields(dtype: Any) -> List[Any]:
     described: List[Any] = []
     at = 0
     for name in dtype.names:
-        kind, offset = dtype.fields[name][:2]
+        kind, offset, *titles = dtype.fields[name]
+        if titles:
+            raise BadType("has fields with titles beside their names")
         if offset < at:
             raise BadType("has fields that overlap or are out of order")
         if offset > at:

@@ -62,6 +62,8 @@ def encode(load: Load, value: Any, name: str) -> Tuple[Dict[str, Any], Buffer]:
 
 
 def _polars_stream(polars: Any, frame: Any) -> Buffer:
+    if any("Object" in str(kind) for kind in frame.schema.values()):
+        raise Unfit("holds Python objects")
     stream = frame.write_ipc_stream(None, compression="uncompressed", compat_level=polars.CompatLevel.oldest())
     content: memoryview = stream.getbuffer()
     return content
@@ -74,8 +76,16 @@ def _arrow_stream(pyarrow: Any, value: Any, library: str, kind: str) -> Buffer:
         value = pyarrow.Table.from_batches([value])
     sink = pyarrow.BufferOutputStream()
     with pyarrow.ipc.new_stream(sink, value.schema) as writer:
-        writer.write_table(value)
+        if value.num_rows:
+            writer.write_table(value)
+        else:
+            writer.write_batch(_one_batch(pyarrow, value))  # else the categories of its columns would not come
     return memoryview(sink.getvalue())
+
+
+def _one_batch(pyarrow: Any, table: Any) -> Any:
+    columns = [column.combine_chunks() for column in table.columns]
+    return pyarrow.RecordBatch.from_arrays(columns, schema=table.schema)
 
 
 def decode(load: Load, form: Dict[str, Any], data: Buffer, *, trusted: bool) -> Any:
@@ -94,7 +104,9 @@ def decode(load: Load, form: Dict[str, Any], data: Buffer, *, trusted: bool) -> 
             frame = load("polars").read_ipc_stream(bytes(data))
         else:
             frame = _converted(load, _table(load("pyarrow"), data, trusted=trusted), library)
-        return _column(frame, form, library, kind)
+        if kind == "RecordBatch":
+            return _one_batch(load("pyarrow"), frame)
+        return _column(frame, form, library) if kind == "Series" else frame
     except (Missing, Unfit):
         raise
     except Exception as error:  # noqa: BLE001  # each of the libraries has errors of its own
@@ -108,14 +120,7 @@ def _converted(load: Load, table: Any, library: str) -> Any:
     return load("polars").from_arrow(table) if library == "polars" else table
 
 
-def _column(frame: Any, form: Dict[str, Any], library: str, kind: str) -> Any:
-    if kind == "RecordBatch":
-        batches = frame.combine_chunks().to_batches()
-        if len(batches) != 1:
-            raise Unfit("is not one batch of records")
-        return batches[0]
-    if kind != "Series":
-        return frame
+def _column(frame: Any, form: Dict[str, Any], library: str) -> Any:
     if frame.shape[1] != 1:
         raise Unfit("is a series with %d columns" % frame.shape[1])
     if library == "polars":
