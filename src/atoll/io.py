@@ -45,8 +45,11 @@ class Shield(Protocol):
 class IO(Protocol):
     """What a coroutine of the host side may wait for. One socket may be sent to and received from at once."""
 
-    async def recv(self, sock: socket.socket, size: int, timeout: float | None) -> bytes:
+    async def recv(self, sock: socket.socket, size: int, timeout: float | None, eager: float = 0.0) -> bytes:
         """Bytes, or b"" at the end of the stream. What is cancelled or late has taken nothing.
+
+        `eager` is for how many seconds one may look again and again before going to sleep: being woken up takes
+        longer than a short answer does.
 
         Raises:
             TimeoutError: nothing came in time.
@@ -90,10 +93,10 @@ class BlockingIO:
     reader and its writer, poll's is not.
     """
 
-    async def recv(self, sock: socket.socket, size: int, timeout: float | None) -> bytes:
+    async def recv(self, sock: socket.socket, size: int, timeout: float | None, eager: float = 0.0) -> bytes:
         _unblock(sock)
         while True:
-            _wait(sock, select.POLLIN, timeout)
+            _wait(sock, select.POLLIN, timeout, eager)
             try:
                 return sock.recv(size)
             except BlockingIOError:
@@ -146,7 +149,7 @@ class BlockingIO:
 class AnyIO:
     """The same on whichever event loop runs, asyncio or trio, through anyio."""
 
-    async def recv(self, sock: socket.socket, size: int, timeout: float | None) -> bytes:
+    async def recv(self, sock: socket.socket, size: int, timeout: float | None, eager: float = 0.0) -> bytes:
         return await self._receive(sock, lambda: sock.recv(size), timeout)
 
     async def recv_fds(
@@ -216,6 +219,7 @@ class Stream:
     """
 
     def __init__(self, io: IO, sock: socket.socket) -> None:
+        self.eager = 0.0
         self._io = io
         self._sock = sock
         self._maker = os.getpid()
@@ -232,7 +236,7 @@ class Stream:
     async def recv(self, timeout: float | None = None) -> bytes:
         self._users += 1
         try:
-            return await self._io.recv(self._sock, RECEIVE_SIZE, timeout)
+            return await self._io.recv(self._sock, RECEIVE_SIZE, timeout, self.eager)
         finally:
             self._leave()
 
@@ -347,9 +351,15 @@ def _unblock(sock: socket.socket) -> None:
         sock.setblocking(False)
 
 
-def _wait(sock: socket.socket, event: int, timeout: float | None) -> None:
+def _wait(sock: socket.socket, event: int, timeout: float | None, eager: float = 0.0) -> None:
     poller = select.poll()
     poller.register(sock, event)
+    if eager:
+        until = time.monotonic() + eager
+        while time.monotonic() < until:
+            if poller.poll(0):
+                return
+            os.sched_yield()
     # poll() counts milliseconds in an int: more than three weeks are three weeks.
     if not poller.poll(None if timeout is None else min(max(timeout, 0.0), 2e6) * 1000):
         raise TimeoutError("nothing happened in time")

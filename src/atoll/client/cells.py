@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from time import monotonic
 from typing import Any, NamedTuple, Self
 
 from ..errors import InvalidInput, ProtocolError
@@ -12,7 +14,7 @@ from ..policy.sizes import parse_size
 from ..types import Chunk, CodeError, Execution, Result
 from ..wire.frames import BULK, DATA, END, Frame
 from . import answers
-from .command import add_surroundings
+from .command import MAX_OUTPUT, add_surroundings
 from .contexts import MAIN, context_name, context_text
 from .lane import Turn, Visit
 from .links import Links
@@ -20,6 +22,10 @@ from .operation import Closed, Operation
 from .output import Chunks
 from .running import Audience, Callback, Gathered, tell
 from .tools import Answering, Tools
+
+# How many members a request has that has no more than every one.
+_PLAIN = 5
+_encode_text = json.encoder.encode_basestring_ascii
 
 ResultCallback = Callable[[Result], Any]
 ErrorCallback = Callable[[CodeError], Any]
@@ -40,32 +46,42 @@ class Listeners(NamedTuple):
 class Hearing:
     """Takes what comes of a cell, within its limits."""
 
+    _gathered: Gathered | None = None
+    _audience: Audience | None = None
+    answering: Answering | None = None
+    _bulk: bytes | bytearray = b""
+    _cut = False
+
     def __init__(self, links: Links, limit: int, listeners: Listeners) -> None:
         self._listeners = listeners
-        self._gathered = Gathered(limit)
-        self._audience = (
-            Audience(listeners.on_stdout, listeners.on_stderr) if listeners.on_stdout or listeners.on_stderr else None
-        )
-        asked = listeners.on_input is not None or listeners.tools is not None
-        self.answering = Answering(links.io, listeners.tools, listeners.on_input) if asked else None
-        self._results: list[Result] = []
         self._room = self._limit = limit
-        self._bulk = bytearray()
-        self._cut = False
+        self._results: list[Result] = []
+        if listeners.on_stdout or listeners.on_stderr:
+            self._audience = Audience(listeners.on_stdout, listeners.on_stderr)
+        if listeners.on_input is not None or listeners.tools is not None:
+            self.answering = Answering(links.io, listeners.tools, listeners.on_input)
 
     async def take(self, talk: Turn | Operation, frame: Frame) -> Result | Frame | None:
         """A result, or output as far as it is within the limit."""
         if frame.kind != DATA:
             return await self._event(talk, talk.json(frame))
         if frame.stream == BULK:
-            self._bulk += frame.payload
-            if len(self._bulk) > 2 * self._limit + (1 << 21):
-                raise ProtocolError("The guest sent a result that is longer than it may be.")
+            self._keep(frame.payload)
             return None
+        if self._gathered is None:
+            self._gathered = Gathered(self._limit)
         kept = self._gathered.take(frame)
         if kept and self._audience:
             await self._audience.hear(kept)
         return kept
+
+    def _keep(self, part: bytes) -> None:
+        """A part of something that is too long for one event."""
+        if not self._bulk:
+            self._bulk = bytearray()
+        self._bulk += part
+        if len(self._bulk) > self._limit + (1 << 21):
+            raise ProtocolError("The guest sent a result that is longer than it may be.")
 
     async def _event(self, talk: Turn | Operation, event: dict[str, Any], size: int = 0) -> Result | None:
         if "bulk" in event and self._bulk:
@@ -73,7 +89,7 @@ class Hearing:
             if size != len(self._bulk):
                 raise ProtocolError("The guest announced another size than it sent.")
             whole = talk.json(Frame(0, 0, 0, bytes(self._bulk)))
-            self._bulk.clear()
+            self._bulk = b""
             return await self._event(talk, whole, size)
         if "result" in event:
             return await self._result(event, size)
@@ -97,6 +113,7 @@ class Hearing:
     async def finish(self, answer: answers.Answer) -> Execution:
         if self._audience:
             await self._audience.finish()
+        gathered = self._gathered
         error = answers.code_error(answer)
         if error is not None and self._listeners.on_error:
             await tell(self._listeners.on_error, error)
@@ -105,13 +122,13 @@ class Hearing:
             raise ProtocolError(f"The guest counts {count} cells.")
         return Execution(
             results=tuple(self._results),
-            stdout=self._gathered.stdout(),
-            stderr=self._gathered.stderr(),
+            stdout=gathered.stdout() if gathered else "",
+            stderr=gathered.stderr() if gathered else "",
             error=error,
             count=count,
             duration=answers.number(answer, "duration"),
             timed_out=answers.flag(answer, "timed_out"),
-            truncated=answers.flag(answer, "truncated") or self._gathered.cut or self._cut,
+            truncated=answers.flag(answer, "truncated") or (gathered is not None and gathered.cut) or self._cut,
             state_lost=answers.flag(answer, "state_lost"),
             exit_code=None if answer.get("exit_code") is None else answers.integer(answer, "exit_code"),
         )
@@ -130,19 +147,16 @@ def code_request(
     """The operation `code`. A language without a context means the context of its name. Raises InvalidInput."""
     if not isinstance(code, str):
         raise InvalidInput(f"code is a {type(code).__name__}; give text.")
-    request: dict[str, Any] = {
-        "op": "code",
-        "code": code,
-        "timeout": timeout,
-        "limit": parse_size(max_output, "max_output"),
-    }
+    limit = max_output if max_output == MAX_OUTPUT else parse_size(max_output, "max_output")
+    request: dict[str, Any] = {"op": "code", "code": code, "timeout": timeout, "limit": limit}
     if language is not None:
         request["language"] = context_text(language, "language")
     if context is not None:
         request["context"] = context_name(context)
     else:
         request["context"] = MAIN if language is None else _context_of(request["language"])
-    add_surroundings(request, env, workdir)
+    if env is not None or workdir is not None:
+        add_surroundings(request, env, workdir)
     return request
 
 
@@ -160,18 +174,24 @@ async def begin(links: Links, request: dict[str, Any], answering: Answering | No
     """Have a cell run. `request` is that of the operation `code`, with `context`, `timeout` and `limit`."""
     if answering is not None:
         answering.describe(request)
-    # Only the guest can look up a directory; and a context that is still to be made, it makes.
-    direct = None
-    if "cwd" not in request and "language" not in request:
+    message = None
+    if len(request) == _PLAIN:
+        message = b'{"code":%s,"limit":%d}' % (_encode_text(request["code"]).encode("ascii"), request["limit"])
+    elif "cwd" not in request and "language" not in request:
+        # Only the guest can look up a directory; and a context that is still to be made, it makes.
         direct = {name: value for name, value in request.items() if name not in ("op", "context", "timeout")}
-    return await links.lanes.talk(request["context"], request, direct, request["timeout"])
+        message = json.dumps(direct).encode("ascii")
+    return await links.lanes.talk(request["context"], request, message, request["timeout"])
 
 
 async def conclude(talk: Turn | Operation, frame: Frame) -> dict[str, Any]:
     answer = talk.answer(frame)
     if isinstance(talk, Turn):
-        await talk.wind_up()
-        answer = {**answer, **talk.extra}
+        if talk.timed_out:
+            await talk.wind_up()
+        answer["timed_out"] = talk.timed_out
+        answer["state_lost"] = talk.state_lost
+        answer["duration"] = monotonic() - talk.started
     return answer
 
 

@@ -15,13 +15,16 @@ from typing import Any
 
 from ..driver import GuestStream
 from ..errors import InvalidInput, ProtocolError, Unresponsive, Unsupported, from_wire
-from ..io import Lock
+from ..io import Lock, Stream
 from ..wire import frames
 from ..wire.frames import BULK, CALL, DATA, DATA_SIZE, END, EVENT, HEADER, MAX_PAYLOAD, OPEN, STDIN, Decoder, Frame
 from . import answers
 from .links import Links
 from .operation import Closed, Operation
 from .running import GRACE
+
+_EAGER = 0.00015
+"""Most cells that are short take less than that, and being woken up afterwards as long again."""
 
 _QUEUE = 60.0
 """How much longer than its own time a request may wait for requests of other processes in its context."""
@@ -30,7 +33,10 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Lane:
-    """A stream that a context listens to. `channel` numbers the requests on it."""
+    """A stream that a context listens to. `channel` numbers the requests on it.
+
+    It must not be used by a fork of its maker. That its context is gone is seen in use.
+    """
 
     def __init__(self, stream: GuestStream, decoder: Decoder, channel: int, number: int, *, state_lost: bool) -> None:
         self.stream = stream
@@ -38,11 +44,7 @@ class Lane:
         self.channel = channel
         self.number = number
         self.state_lost = state_lost
-        self._maker = os.getpid()
-
-    def stale(self) -> bool:
-        """Whether it must not be used, because another process made it. That its context is gone is seen in use."""
-        return self._maker != os.getpid()
+        self.maker = os.getpid()
 
 
 class Seat:
@@ -66,14 +68,14 @@ class Lanes:
         self,
         context: str,
         relayed: dict[str, Any],
-        request: dict[str, Any] | None,
+        message: bytes | None,
         timeout: float | None,
         payload: bytes | memoryview = b"",
     ) -> Visit:
-        """Make a request: `request` on a lane where there is one, else `relayed` through the guest.
+        """Make a request: `message` on a lane where there is one, else `relayed` through the guest.
 
         Args:
-            request: None for what only the guest can do.
+            message: the request as JSON; None for what only the guest can do.
             payload: bytes that go along.
         """
         seat = self._seats.get(context)
@@ -81,39 +83,27 @@ class Lanes:
             seat = self._seats[context] = Seat(self.links.io.lock())
         await seat.lock.acquire()
         try:
-            turn = await self._begin(seat, context, request, timeout, payload)
-            return Visit(seat, turn or await self._relay(seat, relayed, timeout, payload))
+            talk: Turn | Operation | None = None
+            if message is not None and seat.used and context not in self._refused:
+                if len(message) > MAX_PAYLOAD:
+                    raise too_long(len(message))
+                lane = seat.lane
+                if lane is None or lane.maker != os.getpid():
+                    lane = await self.lane(seat, context)
+                if lane is not None:
+                    talk = Turn(self, seat, lane, context, timeout, message, payload)
+                    await talk.start()
+            return Visit(seat, talk or await self._relay(seat, relayed, timeout, payload))
         except BaseException:
             seat.lock.release()
             raise
 
-    async def _begin(
-        self,
-        seat: Seat,
-        context: str,
-        request: dict[str, Any] | None,
-        timeout: float | None,
-        payload: bytes | memoryview,
-    ) -> Turn | None:
-        if request is None or not seat.used or context in self._refused:
-            return None
-        lane = await self.lane(seat, context)
-        if lane is None:
-            return None
-        message = _encode(request).encode("ascii")
-        if len(message) > MAX_PAYLOAD:
-            raise too_long(len(message))
-        turn = Turn(self, seat, lane, context, timeout, message, payload)
-        await turn.start()
-        return turn
-
     async def lane(self, seat: Seat, context: str) -> Lane | None:
-        """The lane of a context, opened if need be; None where there can be none."""
-        if seat.lane is None or seat.lane.stale():
-            self.drop(seat)
-            seat.lane = await self._open(context)
-            if seat.lane is None:
-                self._refused.add(context)
+        """A new lane to a context; None where there can be none."""
+        self.drop(seat)
+        seat.lane = await self._open(context)
+        if seat.lane is None:
+            self._refused.add(context)
         return seat.lane
 
     async def _relay(
@@ -142,6 +132,8 @@ class Lanes:
             link.close()
             raise
         stream, decoder = link.hand_over()
+        if isinstance(stream, Stream):
+            stream.eager = _EAGER
         return Lane(stream, decoder, link.channel, number, state_lost=lost)
 
     def drop(self, seat: Seat) -> None:
@@ -179,7 +171,22 @@ class Visit:
 
 
 class Turn:
-    """One request on a lane, from OPEN to END. Anything that interrupts it closes the lane, which cancels it."""
+    """One request on a lane, from OPEN to END. Anything that interrupts it closes the lane, which cancels it.
+
+    Attributes:
+        timed_out: whether it was stopped because its time was up.
+        state_lost: whether variables of earlier requests are gone.
+        started: when it was sent.
+    """
+
+    timed_out = False
+    state_lost = False
+    started = 0.0
+    _heard = False
+    _ended = False
+    _stop: Operation | None = None
+    _channel = 0
+    _deadline: float | None = None
 
     def __init__(
         self,
@@ -199,22 +206,15 @@ class Turn:
         self._message = message
         self._payload = payload
         self._frames: deque[Frame] = deque()
-        self._heard = False
-        self._ended = False
-        self._stop: Operation | None = None
-        self._channel = 0
-        self._started = 0.0
-        self._deadline: float | None = None
-        self.extra: dict[str, Any] = {"timed_out": False, "state_lost": False, "exit_code": None}
 
     async def start(self, *, again: bool = True) -> None:
         """Send it; `again` on another lane, if the context is gone before it could take it."""
         lane = self._lane
         self._channel = lane.channel = lane.channel + 1
-        self._started = monotonic()
-        self._deadline = None if self._timeout is None else self._started + self._timeout
+        self.started = monotonic()
+        self._deadline = None if self._timeout is None else self.started + self._timeout
         if lane.state_lost:
-            lane.state_lost, self.extra["state_lost"] = False, True
+            lane.state_lost, self.state_lost = False, True
         try:
             await lane.stream.send(HEADER.pack(len(self._message), self._channel, OPEN, 0) + self._message)
             if self._payload:
@@ -281,15 +281,13 @@ class Turn:
             self._frames.extend(self._lane.decoder.feed(data))
         except frames.BadFrame as error:
             raise ProtocolError(f"The guest broke the protocol: {error}.") from error
-        for frame in self._frames:
-            if frame.channel != self._channel:
+        for channel, kind, stream, _ in self._frames:
+            if channel != self._channel or self._ended:
                 raise ProtocolError("The guest answered a request that nobody made.")
-            if self._ended:
-                raise ProtocolError("The guest went on after the end.")
-            if frame.kind == END:
+            if kind == END:
                 self._ended = True
-            elif frame.kind not in (DATA, EVENT) or (frame.kind == DATA and not 0 < frame.stream <= BULK):
-                raise ProtocolError(f"The guest sent a frame of kind {frame.kind} where none belongs.")
+            elif kind != EVENT and (kind != DATA or not 0 < stream <= BULK):
+                raise ProtocolError(f"The guest sent a frame of kind {kind} where none belongs.")
 
     async def _expire(self) -> None:
         """The time is up: have the guest end the request, if it began that long ago."""
@@ -298,7 +296,7 @@ class Turn:
             timeout = self._timeout or 0.0
             if self._stop is not None:
                 raise Unresponsive("The guest did not end a cell that is out of time.")
-            force = now - self._started > 3 * timeout + _QUEUE
+            force = now - self.started > 3 * timeout + _QUEUE
             stop = await self._lanes.links.open(
                 {
                     "op": "stop", "context": self._context, "lane": self._lane.number, "channel": self._channel,
@@ -309,7 +307,7 @@ class Turn:
             if frame.kind == EVENT:
                 self._stop = stop
                 stop.be_patient()
-                self.extra["timed_out"] = True
+                self.timed_out = True
                 self._deadline = monotonic() + GRACE
                 return
             left = answers.number(stop.answer(frame), "left")
@@ -339,7 +337,7 @@ class Turn:
                 raise ProtocolError("The guest ended a stream in the middle of a request.")
             await self._begin_again()
             return
-        self.extra["state_lost"] = True
+        self.state_lost = True
         said = {"count": max(answers.integer(death, "count"), 0), "error": death.get("error"), "truncated": False}
         self._frames.append(Frame(self._channel, END, 0, _encode({"ok": said}).encode("ascii")))
         self._ended = True
@@ -362,18 +360,17 @@ class Turn:
             raise ProtocolError(f"The guest broke the protocol: {error}.") from error
 
     def answer(self, frame: Frame) -> dict[str, Any]:
-        """What an END says, with what only the client knows. Raises the error it reports."""
+        """What an END says. Raises the error it reports."""
         said = self.json(frame)
         ok, error = said.get("ok"), said.get("error")
         if type(ok) is dict:
-            self.extra["duration"] = monotonic() - self._started
             return ok
         if type(error) is dict:
             raise from_wire(error)
         raise ProtocolError("The guest ended an operation without saying how.")
 
     async def wind_up(self) -> None:
-        """After the END: wait until what a request that was stopped has started is gone, too."""
+        """After the END of one that timed out: wait until what it has started is gone, too."""
         if self._stop is not None:
             stop, self._stop = self._stop, None
             await stop.end()
@@ -409,7 +406,8 @@ async def ask(
     """
     relayed = {"op": "ask", "context": context, "request": request, "timeout": timeout}
     received = bytearray()
-    async with await links.lanes.talk(context, relayed, request, timeout, payload or b"") as talk:
+    message = _encode(request).encode("ascii")
+    async with await links.lanes.talk(context, relayed, message, timeout, payload or b"") as talk:
         while (frame := await talk.next()).kind != END:
             if frame.kind != DATA or frame.stream != BULK:
                 continue  # what code of an object prints on the way interests nobody

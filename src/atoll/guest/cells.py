@@ -3,7 +3,7 @@
 from __future__ import annotations
 import __future__
 
-import _signal
+import _signal  # type: ignore[import-not-found]  # what `signal` wraps at a cost
 import ast
 import json
 import os
@@ -171,12 +171,13 @@ class Interpreter:
 
     def _simple(self, source: str, name: str) -> Optional[types.CodeType]:
         """A cell that is one expression on one line, compiled the short way; None for all others."""
-        if "\n" in source or "\\" in source or source[:1] in _MAYBE_INDENTED or "a" in source and _waits(source):
+        if "\n" in source or "\\" in source or source[:1] in _MAYBE_INDENTED or ("a" in source and _waits(source)):
             return None
         try:
-            return compile(source, name, "eval", self.flags, dont_inherit=True)
+            code: types.CodeType = compile(source, name, "eval", self.flags, dont_inherit=True)
         except (SyntaxError, ValueError):
             return None
+        return code
 
     def _evaluate(self, code: types.CodeType) -> Any:
         return eval(code, self.namespace)  # noqa: S307  # running the code is what this is for

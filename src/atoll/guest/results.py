@@ -37,9 +37,7 @@ class Results:
             if 6 * len(text) + 20 > self._limit:
                 self.send({"text/plain": text}, main=True)
             else:
-                self._port.conclude(
-                    b'{"result":{"text/plain":%s},"main":true}' % _encode_text(text).encode("ascii")
-                )
+                self._port.conclude(b'{"result":{"text/plain":%s},"main":true}' % _encode_text(text).encode("ascii"))
 
     def send(self, bundle: Dict[str, Any], main: bool) -> None:
         """What is displayed while no cell runs is shown to nobody."""
