@@ -150,20 +150,27 @@ class AnyIO:
     """The same on whichever event loop runs, asyncio or trio, through anyio."""
 
     async def recv(self, sock: socket.socket, size: int, timeout: float | None, eager: float = 0.0) -> bytes:
-        return await self._receive(sock, lambda: sock.recv(size), timeout)
+        return await self._receive(sock, lambda: sock.recv(size), timeout, eager)
 
     async def recv_fds(
         self, sock: socket.socket, size: int, count: int, timeout: float | None
     ) -> tuple[bytes, list[int]]:
         return await self._receive(sock, lambda: _recv_fds(sock, size, count), timeout)
 
-    async def _receive(self, sock: socket.socket, take: Callable[[], T], timeout: float | None) -> T:
+    async def _receive(
+        self, sock: socket.socket, take: Callable[[], T], timeout: float | None, eager: float = 0.0
+    ) -> T:
         import anyio
         import anyio.lowlevel
 
         _unblock(sock)
         # Before and not after: a cancellation must not lose what was taken.
         await anyio.lowlevel.checkpoint()
+        if eager and _comes_at_once(sock, eager):
+            try:
+                return take()
+            except BlockingIOError:
+                pass
         with anyio.fail_after(timeout):
             while True:
                 try:
@@ -351,15 +358,22 @@ def _unblock(sock: socket.socket) -> None:
         sock.setblocking(False)
 
 
+def _comes_at_once(sock: socket.socket, eager: float) -> bool:
+    poller = select.poll()
+    poller.register(sock, select.POLLIN)
+    until = time.monotonic() + eager
+    while not poller.poll(0):
+        if time.monotonic() > until:
+            return False
+        os.sched_yield()
+    return True
+
+
 def _wait(sock: socket.socket, event: int, timeout: float | None, eager: float = 0.0) -> None:
+    if eager and _comes_at_once(sock, eager):
+        return
     poller = select.poll()
     poller.register(sock, event)
-    if eager:
-        until = time.monotonic() + eager
-        while time.monotonic() < until:
-            if poller.poll(0):
-                return
-            os.sched_yield()
     # poll() counts milliseconds in an int: more than three weeks are three weeks.
     if not poller.poll(None if timeout is None else min(max(timeout, 0.0), 2e6) * 1000):
         raise TimeoutError("nothing happened in time")
