@@ -65,7 +65,7 @@ class ProgramLink:
             message = "Only a Python context has variables that can be reached; this one runs %s." % (
                 self._settings.language
             )
-            self._end({"error": Refused(UNSUPPORTED, message).wire()})
+            self._end_soon({"error": Refused(UNSUPPORTED, message).wire()})
             return
         try:
             self._run(request)
@@ -226,7 +226,11 @@ class ProgramLink:
 
     def _refuse(self, sentence: str) -> None:
         error = {"name": "Unsupported", "value": sentence, "traceback": "Unsupported: %s\n" % sentence}
-        self._end({"exit_code": None, "error": error})
+        self._end_soon({"exit_code": None, "error": error})
+
+    def _end_soon(self, answer: Dict[str, Any]) -> None:
+        """Not before whoever has made the request knows that it was made."""
+        self._machine.loop.soon(lambda: self._end(answer))
 
 
 def _nothing() -> None:

@@ -30,6 +30,7 @@ _TEXT_FD = 62
 _SETUP = "unset HISTFILE MAILCHECK PROMPT_COMMAND\n"
 _ROUNDS = 10
 _PAUSE = 0.05
+_INSISTING = (0.01, 0.05, 0.2)
 _STATUS_LIMIT = 1 << 12
 
 
@@ -43,6 +44,7 @@ class ShellLink(ProgramLink):
         self._number = 0
         self._code = 0
         self._said = b""
+        self._pressed = self._sweeping = False
         self._timer: Optional[Timer] = None
         made: List[int] = []
         try:
@@ -77,6 +79,7 @@ class ShellLink(ProgramLink):
             )
         code = request["code"]
         encoded(code, "The command")
+        self._pressed = False
         self._number += 1
         self._write(self._invocation(code) + self._question())
 
@@ -100,15 +103,48 @@ class ShellLink(ProgramLink):
         *lines, self._said = (self._said + data)[-_STATUS_LIMIT:].split(b"\n")
         for line in lines:
             words = line.split()
-            if len(words) == 2 and words[1] == b"%d" % self._number and words[0].isdigit() and self._busy:
+            expected = self._busy and not self._sweeping
+            if expected and len(words) == 2 and words[1] == b"%d" % self._number and words[0].isdigit():
                 self._code = int(words[0]) & 255
-                self._end_with(self._code)
+                self._sweep(_ROUNDS if self._pressed else 0)
+
+    def _sweep(self, rounds: int) -> None:
+        """End the cell. After an interrupt a command may be left that was not yet one when the signal came."""
+        left = self._foreground() if rounds else []
+        self._sweeping = bool(left)
+        if not left:
+            self._pressed = False
+            self._end_with(self._code)
+            return
+        send(left, signal.SIGINT if rounds > 1 else signal.SIGKILL)
+        self._machine.loop.after(_PAUSE, lambda: self._sweep(rounds - 1))
+
+    def _foreground(self) -> List[int]:
+        """What the shell would wait for: of its group, and not in the background, where SIGINT is ignored."""
+        found = self._machine.killer.members(self.mark) - {self.pid}
+        return [pid for pid in found if _group(pid) == self.pid and not _has_interrupts(pid, b"SigIgn:")]
 
     def interrupt(self, lane: Optional[int] = None) -> bool:
         if not super().interrupt(lane):
             return False
+        self._pressed = True
         self._write(self._question())  # a POSIX shell that is interrupted forgets what it has read ahead
+        self._insist(self._foreground(), self._number, list(_INSISTING))
         return True
+
+    def _insist(self, hit: List[int], number: int, pauses: List[float]) -> None:
+        """A process that was just being made takes SIGINT for the shell's. One that neither died of it nor handles
+        it has not had it."""
+        if not hit or not pauses:
+            return
+
+        def again() -> None:
+            if self._busy and self._number == number:
+                left = [pid for pid in hit if _group(pid) == self.pid and not _has_interrupts(pid, b"SigCgt:")]
+                send(left, signal.SIGINT)
+                self._insist(hit, number, pauses[1:])
+
+        self._machine.loop.after(pauses[0], again)
 
     def kill(self) -> None:
         """What runs in it, while that helps; else the shell."""
@@ -164,6 +200,23 @@ class ShellLink(ProgramLink):
 def _restored(code: int) -> str:
     """What makes `$?` that of the last cell again; as a part of a list it passes under `set -e`."""
     return "" if code == 0 else "(exit %d) && :; " % code
+
+
+def _group(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return -1  # gone
+
+
+def _has_interrupts(pid: int, signals: bytes) -> bool:
+    """Whether SIGINT is in that set of signals of a process. One that is gone has every set."""
+    try:
+        with open("/proc/%d/status" % pid, "rb") as file:
+            line = next(line for line in file if line.startswith(signals))
+    except (OSError, StopIteration):
+        return True
+    return bool(int(line.split()[1], 16) >> (signal.SIGINT - 1) & 1)
 
 
 def _consumed(_size: int) -> None:
