@@ -215,6 +215,16 @@ class Group:
                 raise TimeoutError("the processes did not stop in time")
             time.sleep(0.001)
 
+    def open_kills(self) -> int:
+        """A descriptor of the file that counts, as `oom_kill`, whom the kernel killed for memory; -1 if there is none."""
+        if "memory" not in self._hierarchy.controllers:
+            return -1
+        name = "memory.oom_control" if self._hierarchy.version == 1 else "memory.events"
+        try:
+            return os.open(f"{self._path('memory')}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return -1
+
     def memory_used(self) -> int:
         if self._hierarchy.version == 2:
             return int(_read(f"{self._path('memory')}/memory.current"))

@@ -23,12 +23,12 @@ def live(settings: Settings, uid: int, control: socket.socket) -> NoReturn:
         os.dup2(0, 1)
         os.dup2(0, 2)
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-        message, _ = messages.receive(control)
+        message, fds = messages.receive(control)
         job = message["job"]
         score = jail.close(
             job, settings.filter_code, uid=uid, rootless=settings.rootless, landlock_abi=settings.landlock
         )
-        server = Server(control, _config(settings, job), score)
+        server = Server(control, _config(settings, job), score, fds[0] if fds else None)
         if job["prefork"]:
             server.prefork_context()
         messages.send(control, {"closed": True})

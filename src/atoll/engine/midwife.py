@@ -161,8 +161,17 @@ class Midwife:
         for fd in (source, held):
             if isinstance(fd, int) and fd >= 0:
                 os.close(fd)
-        messages.send(self._control, {"job": job})
+        self._hand_job(job)
         self._expect_closed()
+
+    def _hand_job(self, job: dict[str, Any]) -> None:
+        """With the count of those whom the kernel killed for memory: from inside it could not be opened."""
+        kills = self._group.open_kills() if self._group else -1
+        if kills < 0:
+            messages.send(self._control, {"job": job})
+            return
+        messages.send(self._control, {"job": job}, kills)
+        os.close(kills)
 
     def _disk(self, size: int) -> tuple[str, int]:
         """A disk for the writable places: its device, and a descriptor to hold until it is mounted."""
