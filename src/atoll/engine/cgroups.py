@@ -216,7 +216,7 @@ class Group:
             time.sleep(0.001)
 
     def open_kills(self) -> int:
-        """A descriptor of the file that counts, as `oom_kill`, whom the kernel killed for memory; -1 if there is none."""
+        """The file that counts, as `oom_kill`, whom the kernel killed for memory, open; -1 if there is none."""
         if "memory" not in self._hierarchy.controllers:
             return -1
         name = "memory.oom_control" if self._hierarchy.version == 1 else "memory.events"
