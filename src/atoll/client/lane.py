@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import weakref
 from collections import deque
 from time import monotonic
 from typing import Any
@@ -60,9 +61,17 @@ class Lanes:
     """The ways to all contexts of a sandbox."""
 
     def __init__(self, links: Links) -> None:
-        self.links = links
+        # Weak: streams in a circle of objects are not closed in order when nobody needs them any more.
+        self._links = weakref.ref(links)
         self._seats: dict[str, Seat] = {}
         self._refused: set[str] = set()
+
+    @property
+    def links(self) -> Links:
+        links = self._links()
+        if links is None:
+            raise ReferenceError("The sandbox object that these streams belong to is gone.")
+        return links
 
     async def talk(
         self,
