@@ -220,7 +220,7 @@
     if (!/\b(?:import|export)\b/.test(source)) return source;
     return source.replace(TOKENS, (whole, indent, all, space, names, _quote, from, called) => {
       if (called) return `globalThis[Symbol.for('atoll.import')]`;
-      if (from !== undefined) return indent + imported(all, space, names, from) + '\n'.repeat(whole.split('\n').length - 1);
+      if (from !== undefined) return indent + imported(all, space, names, from) + ';' + '\n'.repeat(whole.split('\n').length - 1);
       return /^\s*export\b/.test(whole) ? ' ' : whole;
     });
   }

@@ -1,0 +1,109 @@
+"""Jupyter kernels as contexts: ipykernel for real, and what is missing."""
+
+import importlib.util
+import sys
+import sysconfig
+
+import pytest
+from tests.guest.rawclient import Guest
+from tests.guest.support import alive, failure, text
+
+PACKAGES = [sysconfig.get_path("purelib")]
+needs_ipykernel = pytest.mark.skipif(
+    importlib.util.find_spec("ipykernel") is None or importlib.util.find_spec("jupyter_client") is None,
+    reason="there is no ipykernel here; it is in the extra `dev`",
+)
+
+
+def start(root, packages=PACKAGES):
+    return Guest(root, python=sys.executable, python_path=packages)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    guest = start(tmp_path_factory.mktemp("jupyter"))
+    yield guest.connect()
+    guest.close()
+
+
+@pytest.fixture
+def cell(kept):
+    def run(code, **arguments):
+        return kept.do("code", code=code, language="jupyter:python3", context="kernel", **arguments)
+
+    run.client = kept
+    return run
+
+
+@needs_ipykernel
+def test_state_output_and_results(cell):
+    ended = cell("import sys\nx = 41\nprint('out')\nprint('err', file=sys.stderr)\nx")
+    assert (ended.stdout, ended.stderr, text(ended)) == (b"out\n", b"err\n", "41")
+    assert text(cell("x + 1")) == "42"
+    assert b"hello" in cell("!echo hello").stdout
+
+
+@needs_ipykernel
+def test_rich_results_come_as_bundles(cell):
+    ended = cell("from IPython.display import HTML, display\ndisplay(HTML('<b>x</b>'))\n1")
+    assert [(event["main"], event["result"].get("text/html")) for event in ended.events] == [
+        (False, "<b>x</b>"),
+        (True, None),
+    ]
+    large = cell("display({'text/plain': 'small', 'text/html': 'x' * 2_000_000}, raw=True)")
+    assert large.ok["truncated"] is True
+    assert large.events[0]["result"] == {"text/plain": "small"}
+
+
+@needs_ipykernel
+def test_errors_are_plain_text(cell):
+    error = failure(cell("1 / 0"))
+    assert (error["name"], error["value"]) == ("ZeroDivisionError", "division by zero")
+    assert "1 / 0" in error["traceback"]
+    assert "\x1b" not in error["traceback"]
+    assert "StdinNotImplemented" in failure(cell("input('name?')"))["name"]
+    assert failure(cell("1", env={"A": "1"}))["name"] == "Unsupported"
+
+
+@needs_ipykernel
+def test_a_timeout_interrupts_and_keeps_the_state(cell):
+    cell("kept = 1")
+    ended = cell("import time; print('up', flush=True); time.sleep(60)", timeout=1)
+    assert (ended.ok["timed_out"], ended.ok["state_lost"]) == (True, False)
+    assert failure(ended)["name"] == "KeyboardInterrupt"
+    assert text(cell("kept")) == "1"
+
+
+@needs_ipykernel
+def test_a_kernel_that_dies_or_is_deleted_is_told_and_leaves_nothing(tmp_path):
+    guest = start(tmp_path)
+    client = guest.connect()
+    language = "jupyter:python3"
+    ended = client.do("code", code="import os; os._exit(3)", language=language, context="k")
+    assert failure(ended)["name"] == "ContextDied"
+    assert "kernel has died" in failure(ended)["value"]
+    assert ended.ok["state_lost"] is True
+    pid = int(text(client.do("code", code="import os; os.getpid()", context="k")))
+    assert alive(pid)
+    assert client.do("delete_context", context="k").error is None
+    assert not alive(pid)
+    guest.close()
+
+
+@needs_ipykernel
+def test_an_unknown_kernel_is_refused_with_those_there_are(kept):
+    error = failure(kept.do("code", code="1", language="jupyter:klingon"))
+    assert error["name"] == "Unsupported"
+    assert "python3" in error["value"]
+
+
+def test_a_sandbox_without_jupyter_is_told_how_to_get_it(tmp_path):
+    (tmp_path / "jupyter_client.py").write_text("raise ImportError")
+    guest = start(tmp_path / "root", [str(tmp_path)])
+    client = guest.connect()
+    error = failure(client.do("code", code="1", language="jupyter:python3"))
+    assert error["name"] == "Unsupported"
+    assert 'packages=["ipykernel"]' in error["value"]
+    refused = client.do("code", code="1", language="jupyter:", context="other")
+    assert refused.error["code"] == "invalid_input"
+    guest.close()
