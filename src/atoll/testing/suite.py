@@ -20,6 +20,7 @@ from .checks.policy import PolicyChecks
 from .checks.processes import ProcessChecks
 from .checks.refusals import RefusalChecks
 from .checks.rest import RestChecks
+from .checks.sessions import SessionChecks
 from .checks.sharing import SharingChecks
 from .checks.transfer import TransferChecks
 from .needs import concerns
@@ -41,6 +42,7 @@ class DriverConformance(
     NameChecks,
     TransferChecks,
     CodeChecks,
+    SessionChecks,
     PackageChecks,
     PolicyChecks,
     LimitChecks,
