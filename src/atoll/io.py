@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RECEIVE_SIZE = 1 << 16
+_LARGE_SIZE = 1 << 18
 SEND_TIMEOUT = 30.0
 """An honest peer always reads; one that has taken nothing for so long is not answering."""
 
@@ -227,6 +228,7 @@ class Stream:
 
     def __init__(self, io: IO, sock: socket.socket) -> None:
         self.eager = 0.0
+        self._size = RECEIVE_SIZE
         self._io = io
         self._sock = sock
         self._maker = os.getpid()
@@ -243,9 +245,12 @@ class Stream:
     async def recv(self, timeout: float | None = None) -> bytes:
         self._users += 1
         try:
-            return await self._io.recv(self._sock, RECEIVE_SIZE, timeout, self.eager)
+            data = await self._io.recv(self._sock, self._size, timeout, self.eager)
         finally:
             self._leave()
+        # Who has so much to say may have more; a large buffer for every few bytes would cost more than it helps.
+        self._size = _LARGE_SIZE if len(data) >= RECEIVE_SIZE else RECEIVE_SIZE
+        return data
 
     def stale(self) -> bool:
         """Whether an idle stream has ended or has bytes that nobody asked for: no more use to anyone."""

@@ -21,7 +21,8 @@ class ToolError(Exception):
 class Asking:
     """One question at a time, from whichever thread of the cell."""
 
-    def __init__(self) -> None:
+    def __init__(self, flush: Callable[[], None]) -> None:
+        self._flush = flush
         self._port: Optional[Port] = None
         self._lock = _thread.allocate_lock()
         self._number = 0
@@ -68,7 +69,6 @@ class Asking:
         text = str(prompt)
         if text:
             sys.stdout.write(text)
-            sys.stdout.flush()
         reply = self._ask({"input": text[:_MAX_QUESTION]})
         if "value" not in reply:
             raise EOFError("input() was not answered: %s" % reply.get("error", {}).get("message", "no reason given"))
@@ -92,7 +92,7 @@ class Asking:
         with self._lock:
             if self._port is None or os.getpid() != self._pid:
                 raise RuntimeError("The host can only be asked by a cell that runs, and by the process it runs in.")
-            sys.stdout.flush()
+            self._flush()
             self._number += 1
             self._port.tell(b'{"ask":%d,"question":%s}' % (self._number, encoded.encode("ascii")))
             return self._reply(self._port)

@@ -57,7 +57,7 @@ class Interpreter:
         self._results = Results(streams.flush)
         self._displays = Displays(self._results.send)
         self._displays.install()
-        self._asking = Asking()
+        self._asking = Asking(streams.flush)
         self._asking.install()
 
     def run(self, request: Dict[str, Any], port: Port) -> bytes:
@@ -136,6 +136,7 @@ class Interpreter:
 
     def _note_fork(self) -> None:
         self._forked = True
+        self._streams.leave_page()
 
     def _end_child(self) -> NoReturn:
         """The cell forked, and this is a child that has come to the cell's end: what follows is its parent's."""
@@ -259,7 +260,7 @@ class Service:
         for fd in taps:
             self._taps.register(fd, select.POLLIN)
         self._memory = memory
-        self._streams = Streams(self._guest)
+        self._streams = Streams(self._guest, shared)
         self._streams.install()
         self._interpreter = Interpreter(self._streams, shared)
         self._handlers: Dict[str, Handler] = {

@@ -4,19 +4,36 @@ from __future__ import annotations
 
 import io
 import sys
+from time import monotonic
 from typing import Any, Optional
 
 from ..wire.frames import STDERR, STDOUT
-from .ports import Port
+from .ports import GuestPort, Port
+from .shared import RING, Shared
+
+_WINDOW = 0.002
+_AT_ONCE = 16
+_LINE = 1 << 13
 
 
 class Streams:
-    """What Python itself writes. It goes to `port`: that of the cell, and between two cells that of the guest."""
+    """What Python itself writes. It goes to `port`: that of the cell, and between two cells that of the guest.
 
-    def __init__(self, port: Port) -> None:
-        self.port = port
+    Each write is sent at once, up to `_AT_ONCE` of them within `_WINDOW` seconds. Who prints faster than that
+    leaves lines in the page that is shared with the guest, which sends them on in large pieces and soon.
+    """
+
+    def __init__(self, guest: GuestPort, shared: Shared) -> None:
+        self.port: Port = guest
         self.left: Optional[int] = None
         self.truncated = False
+        self._guest = guest
+        self._shared = shared
+        self._may_leave = True
+        self._used = 0
+        self.in_haste = False
+        self._window = 0.0
+        self._sent = 0
         self._stdout = io.TextIOWrapper(
             io.BufferedWriter(_Raw(self, STDOUT)), encoding="utf-8", errors="surrogateescape", line_buffering=True
         )
@@ -34,18 +51,74 @@ class Streams:
         self.truncated = False
 
     def flush(self) -> None:
-        """What the cell has printed goes out before its end is told."""
+        """What the cell has printed goes out before anything else is told."""
         if not self._stdout.closed:
             self._stdout.flush()
+        if self._used:
+            self._drain()
+
+    def leave_page(self) -> None:
+        """In a forked child: the page is its parent's."""
+        self._may_leave = self.in_haste = False
+        self._used = 0
 
     def write(self, stream: int, data: memoryview) -> None:
+        size = len(data)
         if self.left is not None:
-            if len(data) > self.left:
+            if size > self.left:
                 self.truncated = True
                 data = data[: self.left]
-            self.left -= len(data)
-        if data:
-            self.port.write(stream, data)
+                size = len(data)
+            self.left -= size
+        if not size:
+            return
+        if stream == STDOUT and size < _LINE and self.port.lane and self._may_leave and self._hurries():
+            self._leave(data, size)
+            return
+        if self._used:
+            self._drain()
+        self.port.write(stream, data)
+
+    def _hurries(self) -> bool:
+        """Whether there have been many writes just now."""
+        if self._used:
+            return True
+        now = monotonic()
+        if now - self._window > _WINDOW:
+            self._window = now
+            self._sent = 0
+        self._sent += 1
+        return self._sent > _AT_ONCE
+
+    def _leave(self, data: memoryview, size: int) -> None:
+        if self._used + size > RING:
+            self._drain()
+        self._shared.leave(data, self._used)
+        if not self._used:
+            self._guest.announce()
+        self._used += size
+        self.in_haste = True
+
+    def add(self, data: memoryview, size: int) -> bool:
+        """Leave a line after others, if that is all there is to do."""
+        used = self._used
+        left = self.left
+        if size > _LINE or used + size > RING or (left is not None and left < size):
+            return False
+        if left is not None:
+            self.left = left - size
+        self._shared.leave(data, used)
+        self._used = used + size
+        return True
+
+    def _drain(self) -> None:
+        """Wait until the guest has sent on what was left for it."""
+        try:
+            self._guest.settle()
+        finally:
+            self._used = 0
+            self.in_haste = False
+            self._shared.used = 0
 
 
 class _Raw(io.RawIOBase):
@@ -67,6 +140,11 @@ class _Raw(io.RawIOBase):
         return False
 
     def write(self, data: Any) -> int:
+        streams = self._streams
+        size = len(data)
+        # The short way for whoever prints very many lines.
+        if streams.in_haste and self._before is None and streams.add(data, size):
+            return size
         if self._before is not None and not self._before.closed:
             self._before.flush()
         view = memoryview(data).cast("B")

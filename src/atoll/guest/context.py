@@ -16,11 +16,13 @@ from .endings import death
 from .lanes import MAX_LANES, Lane, Lanes
 from .machine import Machine
 from .outlet import Outlet
-from .packets import READY, SETTLE
+from .packets import READY, SETTLE, WATCH
 from .pressing import Pressing
 from .refusal import BUSY, CANCELLED, UNSUPPORTED, Refused
 
 _WATCH = 0.002
+_LIVE = 0.005
+"""How long output may lie in the shared page before it is shown."""
 
 
 class Stop(Operation):
@@ -52,6 +54,9 @@ class Context:
         self._state_lost = False
         self._last_death: Dict[str, Any] = {}
         self._settling_lane = 0
+        self._settle_number = b""
+        self._taken = 0
+        self._watches = False
 
     @property
     def busy(self) -> bool:
@@ -283,7 +288,10 @@ class Context:
 
     def _hear(self, frame: Frame) -> None:
         if frame.kind == SETTLE:
-            self._settle()
+            self._settle(frame.payload)
+        elif frame.kind == WATCH:
+            self._watches = True
+            self._machine.loop.after(_LIVE, self._show_left)
         elif frame.kind == READY:
             self._admit()
         elif self._run is not None and self._run.begun:
@@ -296,7 +304,20 @@ class Context:
         if self._link is not None:
             self._link.admit(self._run is not None and self._run.begin())
 
-    def _settle(self) -> None:
+    def _show_left(self) -> None:
+        """Send on what the cell has left in the shared page, so that it is seen while the cell goes on."""
+        lane = self._lane_now()
+        if lane is not None and self._link is not None and self._watches:
+            self._take_left(self._link, lane)
+            self._machine.loop.after(_LIVE, self._show_left)
+
+    def _take_left(self, link: ContextLink, lane: Lane) -> None:
+        used = link.shared.used if self._watches else 0
+        if used > self._taken and lane.empty:
+            lane.put(link.shared.begun.channel, STDOUT, link.shared.left(self._taken, used))
+            self._taken = used
+
+    def _settle(self, number: bytes) -> None:
         """Send on to the lane that runs what has come between two cells, and what its processes have written."""
         link, lane = self._link, self._lane_now()
         if link is None:
@@ -306,6 +327,7 @@ class Context:
             for stream, data in self._between.taken():
                 lane.put(channel, stream, data)
             link.shared.waiting = False
+        self._settle_number = number
         self._settling_lane = -1 if lane is None else lane.number
         link.settle(self._finish_settling)
         link.resume()
@@ -316,10 +338,12 @@ class Context:
         if not self._settling_lane or link is None or link.settling:
             return
         lane = self._lanes.get(self._settling_lane)
+        if lane is not None:
+            self._take_left(link, lane)
         if lane is None or lane.empty:
-            self._settling_lane = 0
-            link.shared.relaying = False
-            link.settled()
+            self._settling_lane = self._taken = 0
+            self._watches = link.shared.relaying = False
+            link.settled(self._settle_number)
 
     def _exited(self) -> None:
         link = self._link
@@ -331,7 +355,8 @@ class Context:
             dead = {"lane": begun.lane, "channel": begun.channel, "count": begun.count}
             if begun.lane or self._run is None:
                 self._last_death = {**dead, "error": death(link, self._machine)}
-            self._settling_lane = 0
+            self._settling_lane = self._taken = 0
+            self._watches = False
             self._lanes.close()
         if self._run is not None:
             self._run.exited()

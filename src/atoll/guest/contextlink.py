@@ -133,8 +133,9 @@ class ContextLink:
         """Answer a context that is about to begin a request which had to wait."""
         self._send_all([encode(0, GO if wanted else SKIP)])
 
-    def settled(self) -> None:
-        self._send_all([encode(0, SETTLED)])
+    def settled(self, number: bytes) -> None:
+        """Answer the request to settle that had this number."""
+        self._send_all([encode(0, SETTLED, number)])
 
     def add_lane(self, number: int, client: socket.socket) -> None:
         """Give it a stream of a client. Raises OSError when it takes none."""

@@ -13,10 +13,10 @@ from ..wire.frames import HEADER, MAX_PAYLOAD, BadFrame, Frame, encode
 
 PACKET = 1 << 16
 MORE = 1
-LANE, SETTLE, SETTLED, READY, GO, SKIP = range(20, 26)
+LANE, SETTLE, SETTLED, READY, GO, SKIP, WATCH = range(20, 27)
 """Kinds of packets beside those of the protocol. LANE brings the descriptor of a lane and its number; a context
 asks with SETTLE for all output of its processes to be on its way, and hears SETTLED; it announces a cell that
-had to wait with READY, and hears GO or SKIP."""
+had to wait with READY, and hears GO or SKIP. WATCH says that output lies in the shared page."""
 
 _LIMIT = 2 * MAX_PAYLOAD
 

@@ -17,7 +17,7 @@ from typing import Any, Deque, Dict, List, Optional, Tuple, Union
 
 from ..wire.frames import BULK, CALL, DATA, END, EVENT, HEADER, OPEN, STDIN, Decoder, Frame, encode
 from . import packets
-from .packets import GO, LANE, PACKET, READY, SETTLE, SETTLED, SKIP
+from .packets import GO, LANE, PACKET, READY, SETTLE, SETTLED, SKIP, WATCH
 
 ATOMIC = 1 << 15
 SMALL = ATOMIC - HEADER.size
@@ -25,6 +25,8 @@ SMALL = ATOMIC - HEADER.size
 _POLLRDHUP = 0x2000
 _GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL | _POLLRDHUP
 _RECEIVE = 1 << 16
+_COPIED = 1 << 12
+"""What is longer is sent from where it lies."""
 _EAGER = 0.0001
 _SPACE = socket.CMSG_SPACE(4)
 
@@ -109,6 +111,7 @@ class GuestPort(Port):
         self.sock = sock
         self._assembler = packets.Assembler()
         self._early: Deque[Tuple[Frame, int]] = deque()
+        self._settles = 0
 
     def put(self, kind: int, payload: Bytes, stream: int = 0) -> None:
         try:
@@ -136,9 +139,19 @@ class GuestPort(Port):
         return bool(self._early)
 
     def settle(self) -> None:
-        """Have the guest send on what processes of the cell have written."""
-        self.put(SETTLE, b"")
-        self._next((SETTLED,))
+        """Have the guest send on what processes of the cell have written, and what lies in the shared page."""
+        self._settles += 1
+        number = self._settles.to_bytes(4, "little")
+        self.put(SETTLE, number)
+        while True:
+            frame = self._next((SETTLED,))[0]
+            # An interrupt may have left the answer to an earlier one behind.
+            if frame is None or frame.payload == number:
+                return
+
+    def announce(self) -> None:
+        """Tell the guest that output lies in the shared page."""
+        self.put(WATCH, b"")
 
     def may_go(self) -> bool:
         """Whether a request that had to wait is still wanted."""
@@ -180,7 +193,11 @@ class LanePort(Port):
             if self._held:
                 held, self._held = self._held, b""
                 self.sock.send(held)
-            self.sock.send(HEADER.pack(len(payload), self.channel, kind, stream) + payload)
+            header = HEADER.pack(len(payload), self.channel, kind, stream)
+            if len(payload) > _COPIED:
+                self.sock.sendmsg((header, payload))
+            else:
+                self.sock.send(header + payload)
         except OSError as error:
             raise HungUp from error
 

@@ -11,7 +11,12 @@ from mmap import mmap
 from time import monotonic
 from typing import NamedTuple
 
-_SIZE = 64
+RING = 1 << 18
+"""Bytes of output that a context may leave for its guest to send on."""
+
+_HEAD = 64
+_USED = struct.Struct("<I")
+_USED_AT = 40
 RUNNING, _RELAYING, _WAITING = 0, 1, 2
 _CELL = struct.Struct("<IIId")
 _CELL_AT = 8
@@ -30,7 +35,7 @@ class Shared:
     """Made by the guest before it forks the context."""
 
     def __init__(self) -> None:
-        self.page = mmap(-1, _SIZE)
+        self.page = mmap(-1, _HEAD + RING)
 
     @property
     def running(self) -> bool:
@@ -58,6 +63,26 @@ class Shared:
     @waiting.setter
     def waiting(self, value: bool) -> None:
         self.page[_WAITING] = value
+
+    @property
+    def used(self) -> int:
+        """How much output waits here for the guest. Only the context changes it."""
+        return min(int(_USED.unpack_from(self.page, _USED_AT)[0]), RING)
+
+    @used.setter
+    def used(self, value: int) -> None:
+        _USED.pack_into(self.page, _USED_AT, value)
+
+    def leave(self, data: memoryview, used: int) -> None:
+        """Add output after what is there."""
+        at = _HEAD + used
+        end = at + len(data)
+        self.page[at:end] = data
+        _USED.pack_into(self.page, _USED_AT, end - _HEAD)
+
+    def left(self, start: int, end: int) -> bytes:
+        """Output that waits."""
+        return self.page[_HEAD + start : _HEAD + end]
 
     def begin(self, lane: int, channel: int, count: int) -> None:
         _CELL.pack_into(self.page, _CELL_AT, lane, channel, count, monotonic())

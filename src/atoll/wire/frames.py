@@ -77,13 +77,13 @@ class Decoder:
     """Cuts a byte stream into frames. After `BadFrame` the stream is of no more use."""
 
     def __init__(self, max_payload: int = MAX_PAYLOAD) -> None:
-        self._buffer = bytearray()
+        self._rest = b""
         self._max = max_payload
 
     @property
     def pending(self) -> bool:
         """Whether a part of a frame has come."""
-        return bool(self._buffer)
+        return bool(self._rest)
 
     def feed(self, data: bytes) -> List[Frame]:
         """The frames that `data` completes.
@@ -91,23 +91,18 @@ class Decoder:
         Raises:
             BadFrame: a header announces an unknown kind or too long a payload.
         """
-        buffer: Union[bytes, bytearray] = data
-        if self._buffer:
-            self._buffer += data
-            buffer = self._buffer
+        if self._rest:
+            data = self._rest + data
         frames = []
-        start, end = 0, len(buffer)
+        start, end = 0, len(data)
         while end - start >= _HEADER_SIZE:
-            length, channel, kind, stream = _unpack(buffer, start)
+            length, channel, kind, stream = _unpack(data, start)
             if length > self._max or kind not in _KINDS:
                 raise BadFrame("a frame of kind %d announces %d bytes" % (kind, length))
             body = start + _HEADER_SIZE
             if end < body + length:
                 break
-            frames.append(Frame(channel, kind, stream, bytes(buffer[body : body + length])))
             start = body + length
-        if buffer is self._buffer:
-            del self._buffer[:start]
-        elif start < end:
-            self._buffer += memoryview(buffer)[start:]
+            frames.append(Frame(channel, kind, stream, data[body:start]))
+        self._rest = data[start:]
         return frames
