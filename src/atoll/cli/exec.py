@@ -1,11 +1,15 @@
-"""`atoll exec`: a command or a program, in a sandbox that exists."""
+"""`atoll exec`: a command, a program or a cell, in a sandbox that exists."""
 
 from __future__ import annotations
 
 from argparse import Namespace
+from typing import TYPE_CHECKING
 
-from .options import OWN_OPTIONS, add_command_options, add_program_options, labels_of
+from .options import OWN_OPTIONS, add_code_options, add_command_options, add_program_options, is_cell, labels_of
 from .parsing import Parser, UsageError, split
+
+if TYPE_CHECKING:
+    from ..sync.sandbox import Sandbox
 
 _DESCRIPTION = """\
 Run a command in a sandbox that exists, whoever made it. The beginning of an
@@ -21,10 +25,13 @@ examples:
   atoll exec sb-k3 -- python3 -c 'print("hi")'
   atoll exec sb-k3 --file check.py
   atoll exec -l project=docs "make html"
+  atoll exec sb-k3 --code "x = 41"
+  atoll exec sb-k3 --code "x + 1"  prints 42: variables stay
 
 exit code:
   that of the command; 124 after its timeout, 125 when atoll itself fails,
-  127 when there is no such command or language, 130 after Ctrl-C
+  127 when there is no such command or language, 130 after Ctrl-C; 1 for a
+  cell that raised
 """
 
 
@@ -39,6 +46,7 @@ def main(words: list[str]) -> int:
     add_command_options(parser)
     parser.add_argument("-w", "--workdir", metavar="DIR", help="where to start (default: the sandbox's own)")
     add_program_options(parser)
+    add_code_options(parser)
     before, after = split(words)
     args = parser.parse_intermixed_args(before)
     if args.label and args.id is not None:
@@ -50,13 +58,25 @@ def main(words: list[str]) -> int:
 
 def _exec(args: Namespace, after: list[str] | None) -> int:
     # Imported here: whoever only reads the help does not wait for it.
-    from . import programs
     from .interrupts import Interrupts
+
+    if is_cell(args):
+        from . import cells
+
+        cell = cells.job(args, after, args.workdir)
+        Interrupts()
+        return cells.run(_sandbox(args), cell)
+    from . import programs
+
+    job = programs.job(args, after, args.workdir)
+    Interrupts()  # SIGTERM and SIGHUP, too, kill what runs before they end us
+    sandbox = _sandbox(args)
+    programs.prepare(sandbox, job)
+    return programs.run(sandbox, job)
+
+
+def _sandbox(args: Namespace) -> Sandbox:
     from .places import find, find_labelled
 
     labels = labels_of(args)
-    job = programs.job(args, after, args.workdir)
-    Interrupts()  # SIGTERM and SIGHUP, too, kill what runs before they end us
-    sandbox = find_labelled(labels) if labels else find(args.id)
-    programs.prepare(sandbox, job)
-    return programs.run(sandbox, job)
+    return find_labelled(labels) if labels else find(args.id)

@@ -60,6 +60,26 @@ def add_program_options(parser: Parser) -> None:
         "first; needs --network all or host")  # fmt: skip
 
 
+def add_code_options(parser: Parser) -> None:
+    add = parser.add_argument_group("a cell instead: code in a context that keeps its variables").add_argument
+    add("--code", metavar="CODE", help="run this and show its last value; - reads it from standard input. Python, or "
+        "what --lang says")  # fmt: skip
+    add("--code-file", metavar="PATH", help="the same, from a file")
+    add("--context", metavar="NAME", help="which context; it is made if it is not there (default: main, or the one "
+        "of the language)")  # fmt: skip
+    add("--json", action="store_true", help="print all that came of the cell as a JSON object")
+
+
+def is_cell(args: Namespace) -> bool:
+    """Whether a cell was asked for, rather than a command or a program. Raises UsageError for half of one."""
+    if args.code is not None or args.code_file is not None:
+        return True
+    for option in ("context", "json"):
+        if getattr(args, option):
+            raise UsageError(f"--{option} is for a cell, and there is none; give it with --code or --code-file.")
+    return False
+
+
 def add_driver_option(parser: Parser, help: str) -> None:
     parser.add_argument("-p", "--driver", metavar="NAME", help=help)
 

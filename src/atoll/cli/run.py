@@ -1,15 +1,19 @@
-"""`atoll run`: a command or a program, in a sandbox of its own."""
+"""`atoll run`: a command, a program or a cell, in a sandbox of its own."""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import TYPE_CHECKING
 
-from .options import OWN_OPTIONS, add_command_options, add_program_options, add_sandbox_options, start_directory
+from .options import (
+    OWN_OPTIONS,
+    add_code_options,
+    add_command_options,
+    add_program_options,
+    add_sandbox_options,
+    is_cell,
+    start_directory,
+)
 from .parsing import Parser, split
-
-if TYPE_CHECKING:
-    from .programs import Job
 
 _DESCRIPTION = """\
 Run a command in a sandbox that is made for it and gone afterwards. One word
@@ -27,10 +31,12 @@ examples:
   atoll run --source . -t 5m "make test"    this directory, copy-on-write
   atoll run --file app.py --deps requirements.txt --network all
   atoll run --reuse -l project=docs "make html"
+  atoll run --keep --code "x = 41"          x is there for `atoll exec ID --code`
 
 exit code:
   that of the command; 124 after its timeout, 125 when atoll itself fails,
-  127 when there is no such command or language, 130 after Ctrl-C
+  127 when there is no such command or language, 130 after Ctrl-C; 1 for a
+  cell that raised
 """
 
 _SPARE = 60.0
@@ -43,10 +49,11 @@ def main(words: list[str]) -> int:
     parser.add_argument("words", nargs="*", metavar="COMMAND", help="what to run")
     add_command_options(parser)
     add_program_options(parser)
+    add_code_options(parser)
     add_sandbox_options(parser)
     before, after = split(words)
     args = parser.parse_intermixed_args(before)
-    return _run(args, after)
+    return _run_cell(args, after) if is_cell(args) else _run(args, after)
 
 
 def _run(args: Namespace, after: list[str] | None) -> int:
@@ -58,18 +65,29 @@ def _run(args: Namespace, after: list[str] | None) -> int:
     job = programs.job(args, after, start_directory(args))
     if job.deps is not None and not args.reuse:
         job.deps.check_network(args.network or "none")
-    place = Place(args, Interrupts(), _lifetime(job, stays=args.keep or args.reuse))
+    spare = _SPARE if job.deps is None else _SPARE + job.deps.seconds
+    place = Place(args, Interrupts(), _lifetime(args, job.timeout, spare))
     with place as sandbox:
         programs.prepare(sandbox, job)
         place.announce()
         return programs.run(sandbox, job)
 
 
-def _lifetime(job: Job, *, stays: bool) -> float:
+def _run_cell(args: Namespace, after: list[str] | None) -> int:
+    from . import cells
+    from .interrupts import Interrupts
+    from .places import Place
+
+    job = cells.job(args, after, start_directory(args))
+    place = Place(args, Interrupts(), _lifetime(args, job.timeout, _SPARE))
+    with place as sandbox:
+        place.announce()
+        return cells.run(sandbox, job)
+
+
+def _lifetime(args: Namespace, timeout: float | str | None, spare: float) -> float:
     """A throw-away sandbox lives a little longer than its command may run, should we die before it."""
-    if job.timeout is None:
+    if timeout is None:
         return _DAY
-    seconds = (60.0 if isinstance(job.timeout, str) else job.timeout) + _SPARE
-    if job.deps is not None:
-        seconds += job.deps.seconds
-    return max(seconds, _HOUR) if stays else seconds
+    seconds = (60.0 if isinstance(timeout, str) else timeout) + spare
+    return max(seconds, _HOUR) if args.keep or args.reuse else seconds
