@@ -21,6 +21,7 @@ import textwrap
 import threading
 import time
 
+import cloudpickle
 from tests.escape import prelude, residue
 
 import atoll
@@ -117,6 +118,7 @@ class Maker:
         os.mkdir(self.home, 0o700)
         if uid != os.getuid():
             os.chown(self.home, uid, uid)
+        shutil.copytree(os.path.dirname(cloudpickle.__file__), f"{self.top}/lent/cloudpickle")
         self._shared = None
         self._bind = {self._make_device(path, number): path for path, number in dict(devices).items()}
         self._numbers = itertools.count()
@@ -134,7 +136,8 @@ class Maker:
             places = {name: self._share(name, path) for name, path in places.items()}
         python = f"{places['python']}/bin/python{sys.version_info.major}.{sys.version_info.minor}"
         self.prefix, self.source = places["python"], places["source"]
-        env = {"PATH": "/usr/bin:/bin", "HOME": self.home, "ATOLL_HOME": self.state, "PYTHONPATH": places["source"],
+        path = f"{places['source']}:{self.top}/lent"
+        env = {"PATH": "/usr/bin:/bin", "HOME": self.home, "ATOLL_HOME": self.state, "PYTHONPATH": path,
                "PYTHONDONTWRITEBYTECODE": "1", "ATOLL_TEST_SECRET": "secret-of-the-maker"}  # fmt: skip
         return subprocess.Popen(
             [python, "-S", f"{places['tests']}/worker.py"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,

@@ -44,6 +44,10 @@ def connect(id):
     _boxes[id] = Sandbox.connect(id)
 
 
+def handle(id):
+    return dict(_boxes[id]._core._record.handle.data)
+
+
 def method(id, name, arguments, keywords):
     """Call `name`, such as "files.read", on a sandbox."""
     target = _boxes[id]
@@ -115,7 +119,8 @@ def end():
 
 
 _FUNCTIONS = (
-    create, connect, method, listing, outside, start_zygote, ask_keeper, zygote, shut_down, change_directory, end,
+    create, connect, handle, method, listing, outside, start_zygote, ask_keeper, zygote, shut_down, change_directory,
+    end,
 )  # fmt: skip
 _OPERATIONS = {function.__name__: function for function in _FUNCTIONS}
 
