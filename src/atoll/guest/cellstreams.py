@@ -13,7 +13,7 @@ from .shared import RING, Shared
 
 _WINDOW = 0.002
 _AT_ONCE = 16
-_LINE = 1 << 13
+_LINE = 1 << 15
 
 
 class Streams:

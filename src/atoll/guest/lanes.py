@@ -17,6 +17,8 @@ from .ports import ATOMIC, SMALL
 MAX_LANES = 64
 
 _RDHUP = 0x2000
+_BUFFER = 1 << 20
+"""As much as the kernel allows: the more fits, the less often either side has to be woken up."""
 
 
 class Lane:
@@ -33,6 +35,7 @@ class Lane:
         self._frames: Deque[bytes] = deque()
         # The context shares the file description: it blocks there, and here single sends do not.
         sock.setblocking(True)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
         loop.watch(sock.fileno(), _RDHUP, self._ready)
 
     @property
