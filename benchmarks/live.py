@@ -1,4 +1,4 @@
-"""A live sandbox: a command, a cell, and its end."""
+"""A live sandbox: a command, and its end."""
 
 from __future__ import annotations
 
@@ -16,20 +16,17 @@ def _destroy() -> float:
 
 
 def measure() -> list[Figure]:
-    say("live: commands, cells, the end")
+    say("live: commands, the end")
     with Sandbox.create() as sandbox:
         sandbox.run("true")
-        sandbox.run_code("1")
-        command, bare, cell = interleaved(
+        command, bare = interleaved(
             150,
             0.0,
             lambda: milliseconds(lambda: sandbox.run("true")),
             lambda: milliseconds(lambda: subprocess.run(["/bin/sh", "-c", "true"], capture_output=True, check=True)),
-            lambda: milliseconds(lambda: sandbox.run_code("1 + 1")),
         )
     (ended,) = interleaved(25, 0.1, _destroy)
     return [
         Figure('run("true"), live', median(command), "ms", "a bare subprocess", median(bare), 2.0),
-        Figure("a warm cell", median(cell), "ms", "", None, None),
         Figure("destroy", median(ended), "ms", "", None, 10.0),
     ]

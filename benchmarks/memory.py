@@ -15,7 +15,7 @@ FEW, MANY = 10, 1000
 SETTLED = 3.0
 
 
-def _tree(pid: int) -> list[int]:
+def tree(pid: int) -> list[int]:
     found = [pid]
     for parent in found:
         for task in Path(f"/proc/{parent}/task").iterdir():
@@ -23,14 +23,14 @@ def _tree(pid: int) -> list[int]:
     return found
 
 
-def _pss(pid: int) -> int:
+def pss(pid: int) -> int:
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1])
     return 0
 
 
-def _keeper(sandbox: Sandbox) -> int:
+def keeper(sandbox: Sandbox) -> int:
     row = shared().get(sandbox.id)
     if row is None:
         raise RuntimeError("the registry does not know a live sandbox")
@@ -38,7 +38,7 @@ def _keeper(sandbox: Sandbox) -> int:
 
 
 def _average(sandboxes: list[Sandbox]) -> float:
-    return sum(_pss(pid) for sandbox in sandboxes for pid in _tree(_keeper(sandbox))) / len(sandboxes) / 1024
+    return sum(pss(pid) for sandbox in sandboxes for pid in tree(keeper(sandbox))) / len(sandboxes) / 1024
 
 
 def _measure(count: int) -> tuple[float, float, list[float]]:
