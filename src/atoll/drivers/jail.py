@@ -85,7 +85,7 @@ class JailDriver(Driver):
 
     async def _create(self, home: str, job: dict[str, Any], register: Register | None) -> Handle:
         """Raises _Died, beside what `create` raises."""
-        sock = await self._zygote(home)
+        sock = await self._zygote(home, job["environment"] or "")
         kept = False
         try:
             try:
@@ -114,9 +114,9 @@ class JailDriver(Driver):
                 sock.close()
         return handle
 
-    async def _zygote(self, home: str) -> socket.socket:
+    async def _zygote(self, home: str, environment: str) -> socket.socket:
         _require_linux()
-        return await self.io.in_thread(lambda: launch.connect(home))
+        return await self.io.in_thread(lambda: launch.connect(home, environment))
 
     async def open_guest(self, handle: Handle) -> Stream:
         maker, first = self._first_streams.pop(handle.id, (0, None))

@@ -42,6 +42,30 @@ def live(settings: Settings, uid: int, control: socket.socket) -> NoReturn:
         os._exit(0)
 
 
+def live_nursed(settings: Settings, control: socket.socket) -> NoReturn:
+    """The same in a process that a nursery has forked: hostile already, and furnished and looked at from outside."""
+    try:
+        kernel.close_from(3, (control.fileno(),))
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+        # By this the midwife learns who it is.
+        messages.send(control, {"born": True})
+        message, fds = messages.receive(control)
+        job = message["job"]
+        jail.close_nursed(job, settings.filter_code, landlock_abi=settings.landlock)
+        server = Server(control, _config(settings, job), *fds[:2])
+        if job["prefork"]:
+            server.prefork_context()
+        messages.send(control, {"closed": True})
+    except messages.Ended:
+        os._exit(1)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the maker must hear of it
+        _report(control, error)
+    try:
+        server.run()
+    finally:
+        os._exit(0)
+
+
 def _report(control: socket.socket, error: BaseException) -> NoReturn:
     try:
         messages.send(control, {"failed": f"The wall could not be closed: {error}."})
@@ -77,7 +101,7 @@ def _config(settings: Settings, job: dict[str, Any]) -> Config:
         root="/",
         home=layout.HOME_INSIDE,
         python="" if job["image"] else _python(settings, job),
-        python_path=in_image if job["image"] else _python_path(settings, job),
+        python_path=in_image if job["image"] else python_path(settings, packages=bool(job["environment"])),
     )
 
 
@@ -86,9 +110,9 @@ def _python(settings: Settings, job: dict[str, Any]) -> str:
     return f"{layout.PACKAGES}/bin/{os.path.basename(settings.python)}" if job["environment"] else settings.python
 
 
-def _python_path(settings: Settings, job: dict[str, Any]) -> list[str]:
+def python_path(settings: Settings, *, packages: bool) -> list[str]:
     """The standard library, what `install` adds, what the sandbox was made with, and what the host's Python has."""
     version = os.path.basename(settings.python)
     *library, site = settings.python_path
-    made_with = [f"{layout.PACKAGES}/lib/{version}/site-packages"] if job["environment"] else []
+    made_with = [f"{layout.PACKAGES}/lib/{version}/site-packages"] if packages else []
     return [*library, f"{layout.HOME_INSIDE}/.local/lib/{version}/site-packages", *made_with, site]

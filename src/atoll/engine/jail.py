@@ -7,23 +7,26 @@ no_new_privs, Landlock, seccomp). After `close` it is hostile.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
 import resource
 import socket
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 from . import kernel, landlock, layout, rootfs, seccomp
 
 NAMESPACES = kernel.CLONE_NEWNS | kernel.CLONE_NEWPID | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS
 _NOSUID_NODEV = kernel.MS_NOSUID | kernel.MS_NODEV
+DISK_FLAGS = _NOSUID_NODEV | kernel.MS_NOATIME
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 _OPEN_FILES = 4096
 # Terminals, inotify instances and the like are counted for the whole host: no sandbox may take them all.
 _TERMINALS = 64
-_OF_THE_USER = (("max_user_namespaces", 0), ("max_inotify_instances", 64), ("max_inotify_watches", 65536))
+OF_THE_USER = (("max_user_namespaces", 0), ("max_inotify_instances", 64), ("max_inotify_watches", 65536))
 # The names of the host user's keys: no namespace hides them from a sandbox of the same user.
 # And what tells of the host's boot, disks and drivers, and of how many other sandboxes there are.
 _HIDDEN = tuple(
@@ -46,6 +49,10 @@ def enter(root: str, *, locked: bool) -> None:
     os.chdir(root)
     kernel.pivot_root(".", layout.OLD_ROOT[1:])
     os.chdir("/")
+    mount_terminals()
+
+
+def mount_terminals() -> None:
     kernel.mount(
         "devpts",
         "/dev/pts",
@@ -53,6 +60,20 @@ def enter(root: str, *, locked: bool) -> None:
         kernel.MS_NOSUID | kernel.MS_NOEXEC,
         f"newinstance,ptmxmode=0666,mode=0620,max={_TERMINALS}",
     )
+
+
+@contextlib.contextmanager
+def inside(pid: int) -> Iterator[None]:
+    """Among a process's mounts. Without root there would be no way back from its other namespaces."""
+    back = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    target = os.pidfd_open(pid)
+    try:
+        kernel.setns(target, kernel.CLONE_NEWNS)
+        yield
+    finally:
+        kernel.setns(back, kernel.CLONE_NEWNS)
+        os.close(back)
+        os.close(target)
 
 
 def mount_proc() -> None:
@@ -64,6 +85,10 @@ def mount_proc() -> None:
     kernel.mount("proc", "/proc", "proc", _NOSUID_NODEV | kernel.MS_NOEXEC)
     if os.readlink("/proc/self") != "1":
         raise OSError(errno.EPERM, "/proc shows processes from outside the sandbox")
+    hide_in_proc()
+
+
+def hide_in_proc() -> None:
     for name in _HIDDEN:
         if os.path.exists(name):
             kernel.mount("/dev/null", name, None, kernel.MS_BIND)
@@ -79,12 +104,16 @@ def furnish(box: str, workdir: str, shared_memory: int | None) -> None:
 
     `shared_memory` is what /dev/shm may hold; a control group counts it as memory, so there it needs no bound.
     """
-    size = "50%" if shared_memory is None else str(shared_memory)
-    kernel.mount("shm", "/dev/shm", "tmpfs", _NOSUID_NODEV, f"mode=1777,size={size}")
+    mount_shared_memory(shared_memory)
     box = layout.OLD_ROOT + box
     kernel.bind(f"{box}/tmp", "/tmp", read_only=False)
     kernel.bind(f"{box}/home", layout.HOME_INSIDE, read_only=False)
     kernel.bind(f"{box}/work", workdir, read_only=False)
+
+
+def mount_shared_memory(most: int | None) -> None:
+    size = "50%" if most is None else str(most)
+    kernel.mount("shm", "/dev/shm", "tmpfs", _NOSUID_NODEV, f"mode=1777,size={size}")
 
 
 def mount_disk(device: str, box: str, uid: int) -> str:
@@ -92,7 +121,7 @@ def mount_disk(device: str, box: str, uid: int) -> str:
     place = f"{box}/mount"
     inside = layout.OLD_ROOT + place
     os.makedirs(inside, exist_ok=True)
-    kernel.mount(layout.OLD_ROOT + device, inside, "ext4", _NOSUID_NODEV | kernel.MS_NOATIME, "")
+    kernel.mount(layout.OLD_ROOT + device, inside, "ext4", DISK_FLAGS, "")
     make_writable(inside, uid)
     return place
 
@@ -109,15 +138,18 @@ def make_writable(directory: str, owner: int | None) -> None:
             os.chown(path, owner, owner)
 
 
-def cover(box: str, workdir: str, source: int | str, *, rootless: bool) -> None:
-    """Lay a writable layer over `source`, a host path or a detached mount, and show both at the workdir."""
-    box = layout.OLD_ROOT + box
+def cover(box: str, workdir: str, source: int | str, *, rootless: bool, host: str = layout.OLD_ROOT) -> None:
+    """Lay a writable layer over `source`, a host path or a detached mount, and show both at the workdir.
+
+    `host` is where the host's files are seen.
+    """
+    box = host + box
     if isinstance(source, int):
         # The lower layer must have a path; the workdir, soon covered, serves.
         kernel.move_mount(source, workdir)
         lower = workdir
     else:
-        lower = layout.OLD_ROOT + source
+        lower = host + source
     options = f"lowerdir={_escape(lower)},upperdir={_escape(box)}/upper,workdir={_escape(box)}/scratch"
     options += ",userxattr" if rootless else ",redirect_dir=on"
     try:
@@ -188,8 +220,27 @@ def close(job: dict[str, Any], filter_code: bytes, *, uid: int, rootless: bool, 
         kernel.unshare(kernel.CLONE_NEWUSER)
         _map_ids(uid)
     # The filter refuses new user namespaces too; this one does not depend on it.
-    for name, most in _OF_THE_USER:
+    for name, most in OF_THE_USER:
         _write(f"/proc/sys/user/{name}", str(most))
+    _drop(job, filter_code, landlock_abi)
+    return score
+
+
+def close_nursed(job: dict[str, Any], filter_code: bytes, *, landlock_abi: int) -> None:
+    """What is left of `close` for a process that a nursery has forked; all the rest is done to it from outside.
+
+    Raises:
+        OSError: a layer could not be put up.
+    """
+    kernel.unshare(kernel.CLONE_NEWCGROUP)
+    loopback_up()
+    os.umask(0o022)
+    os.setresgid(layout.GROUP, layout.GROUP, layout.GROUP)
+    os.setresuid(layout.USER, layout.USER, layout.USER)
+    _drop(job, filter_code, landlock_abi)
+
+
+def _drop(job: dict[str, Any], filter_code: bytes, landlock_abi: int) -> None:
     # Set again: a change of ids clears it.
     kernel.prctl(kernel.PR_SET_PDEATHSIG, 9)
     kernel.drop_capabilities()
@@ -199,4 +250,3 @@ def close(job: dict[str, Any], filter_code: bytes, *, uid: int, rootless: bool, 
         landlock.restrict(landlock_abi, (job["workdir"], *rootfs.WRITABLE_INSIDE))
     seccomp.install(filter_code)
     os.chdir(job["workdir"])
-    return score

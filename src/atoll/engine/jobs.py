@@ -26,15 +26,18 @@ COMMON: dict[str, Any] = {
 }
 
 
-def kind(job: dict[str, Any], *, has_group: bool) -> str:
+def kind(job: dict[str, Any], *, has_group: bool, environment: str | None = None) -> str:
     """Which parked sandbox would do: "closed" (finished), "open" (can still be given mounts), or "none".
 
     What is set from outside (environment, lifetime, limits of a control group) needs no open one; limits that a
     process must set on itself do, and so does network="all": a finished sandbox hides its namespaces from pasta.
+    `environment` is what all sandboxes of this zygote have.
     """
     if job["image"] or job["resume"] or job["workdir"] != WORKSPACE or job["network"] == "host":
         return "none"
     usual = has_group or (job["memory"] == COMMON["memory"] and job["pids"] == COMMON["pids"])
-    if job["source"] or job["environment"] or job["disk"] or job["strict"] or job["network"] == "all" or not usual:
+    if job["environment"] != environment:
+        return "open"
+    if job["source"] or job["disk"] or job["strict"] or job["network"] == "all" or not usual:
         return "open"
     return "closed"

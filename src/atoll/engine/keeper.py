@@ -36,7 +36,7 @@ class Keeper:
         self._expires = born["born"] + born["lifetime"]
         self._workdir = born["workdir"]
         self._facts = born["facts"]
-        self._control, self._listener, maker = (socket.socket(fileno=fd) for fd in fds)
+        self._control, self._listener, maker = (socket.socket(fileno=fd) for fd in fds[:3])
         # A guest that does not listen must not stop its keeper.
         self._control.setblocking(False)
         self._maker: socket.socket | None = maker
@@ -226,7 +226,9 @@ def _tell_error(client: socket.socket, error: dict[str, str]) -> None:
         messages.send(client, {"error": error})
 
 
-def live(settings: Settings, sandbox: str, job: bytes, fds: list[int], *, closed: bool) -> NoReturn:
+def live(
+    settings: Settings, sandbox: str, job: bytes, fds: list[int], *, closed: bool, nursed: bool = False
+) -> NoReturn:
     """The whole life of a keeper process: the birth, the service, the end.
 
     `job` is empty for a sandbox to be parked; `fds` is then the zygote, else who asked and a pipe to the zygote
@@ -235,10 +237,10 @@ def live(settings: Settings, sandbox: str, job: bytes, fds: list[int], *, closed
     code = 1
     try:
         if job:
-            born, kept = _make(settings, sandbox, messages.decode(job), socket.socket(fileno=fds[0]))
+            born, kept = _make(settings, sandbox, messages.decode(job), socket.socket(fileno=fds[0]), nursed=nursed)
             os.close(fds[1])
         else:
-            born, kept = _adopt(settings, sandbox, fds[0], closed=closed)
+            born, kept = _adopt(settings, sandbox, fds[0], closed=closed, nursed=nursed)
         _keep(settings, sandbox, born, kept)
         code = 0
     except BaseException:  # noqa: BLE001 - the log is the only place left to tell
@@ -249,24 +251,26 @@ def live(settings: Settings, sandbox: str, job: bytes, fds: list[int], *, closed
         os._exit(code)
 
 
-def _make(settings: Settings, sandbox: str, job: dict[str, Any], maker: socket.socket) -> midwife.Delivery:
+def _make(
+    settings: Settings, sandbox: str, job: dict[str, Any], maker: socket.socket, *, nursed: bool
+) -> midwife.Delivery:
     mine = not job["resume"]
     try:
         if not mine:
             claim(settings.layout, sandbox)
             mine = True
-        return midwife.make(settings, sandbox, job, maker)
+        return midwife.make(settings, sandbox, job, maker, nursed=nursed)
     except (BirthFailed, OSError) as error:
         return {"failed": midwife.failure(error), "mine": mine}, [maker.detach()]
 
 
-def _adopt(settings: Settings, sandbox: str, zygote: int, *, closed: bool) -> midwife.Delivery:
+def _adopt(settings: Settings, sandbox: str, zygote: int, *, closed: bool, nursed: bool) -> midwife.Delivery:
     """Let a midwife do the work; nothing is delivered when she dies, or when the zygote goes first."""
     ours, theirs = messages.pair()
     helper = os.fork()
     if helper == 0:
         ours.close()
-        midwife.park(settings, sandbox, socket.socket(fileno=zygote), theirs, closed=closed)
+        midwife.park(settings, sandbox, socket.socket(fileno=zygote), theirs, closed=closed, nursed=nursed)
     theirs.close()
     os.close(zygote)
     try:
@@ -290,6 +294,8 @@ def _keep(settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int]
     keeper.serve()
     if not keeper.keep_files:
         keeper.give_up_disk()
+    for pidfd in fds[3:]:
+        midwife.end_nursed(pidfd)
     _end_children()
     if keeper.keep_files:
         _leave_files(settings, sandbox, keeper.expires)

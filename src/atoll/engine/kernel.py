@@ -44,6 +44,8 @@ AT_FDCWD, AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH, AT_RECURSIVE = -100, 0x100, 0x1000
 OPEN_TREE_CLONE, OPEN_TREE_CLOEXEC = 1, os.O_CLOEXEC
 MOVE_MOUNT_F_EMPTY_PATH = 4
 MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV, MOUNT_ATTR_IDMAP = 1, 2, 4, 0x100000
+MOUNT_ATTR_NOEXEC = 8
+_FSCONFIG_CMD_CREATE = 6
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_SECUREBITS = 1, 4, 24, 28
 PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 38, 47, 4
@@ -148,6 +150,16 @@ def bind(source: str, target: str, *, read_only: bool) -> None:
         move_mount(fd, target)
     finally:
         os.close(fd)
+
+
+def new_mount(kind: str, attributes: int) -> int:
+    """A descriptor of a new mount of a file system without a device, attached nowhere."""
+    context = syscall("fsopen", _text(kind), 1)
+    try:
+        syscall("fsconfig", context, _FSCONFIG_CMD_CREATE, None, None, 0)
+        return syscall("fsmount", context, 1, attributes)
+    finally:
+        os.close(context)
 
 
 _prctl = _libc.prctl

@@ -17,31 +17,35 @@ from .layout import Layout
 _START_TIMEOUT = 30.0
 
 
-def tag() -> str:
+def tag(environment: str = "") -> str:
     """Names the zygote that fits this atoll and this interpreter: after an upgrade a new one is started."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     python = os.stat(_interpreter())
-    return f"{messages.VERSION}-{os.stat(package).st_ino:x}-{python.st_ino:x}"
+    # An environment is a directory that is called by its key.
+    key = os.path.basename(os.path.dirname(environment))
+    return f"{messages.VERSION}-{os.stat(package).st_ino:x}-{python.st_ino:x}" + (f"-{key}" if key else "")
 
 
 def _interpreter() -> str:
     return getattr(sys, "_base_executable", None) or sys.executable
 
 
-def connect(home: str) -> socket.socket:
+def connect(home: str, environment: str = "") -> socket.socket:
     """A connection to the zygote, started if need be. May block for the time of a start.
+
+    Sandboxes with packages have a zygote of their own; `environment` is the tree of these.
 
     Raises:
         WallUnavailable: it could not be started; the message says why.
     """
-    path = f"{Layout(home).run}/zygote-{tag()}"
+    path = f"{Layout(home).run}/zygote-{tag(environment)}"
     try:
         return messages.connect(path)
     except OSError:
-        return _start_once(home, path)
+        return _start_once(home, path, environment)
 
 
-def _start_once(home: str, path: str) -> socket.socket:
+def _start_once(home: str, path: str, environment: str) -> socket.socket:
     import fcntl
 
     places = Layout(home)
@@ -55,7 +59,7 @@ def _start_once(home: str, path: str) -> socket.socket:
             pass
         except OSError:
             os.unlink(path)
-        _spawn(home, places)
+        _spawn(home, places, environment)
         return messages.connect(path)
     finally:
         os.close(lock)
@@ -70,7 +74,7 @@ def cloudpickle_directory() -> str:
     return os.path.abspath(next(iter(places))) if places else ""
 
 
-def _spawn(home: str, places: Layout) -> None:
+def _spawn(home: str, places: Layout, environment: str) -> None:
     """Start a zygote as a daemon of its own session and wait until it is ready."""
     reader, writer = os.pipe()
     log = os.open(f"{places.run}/zygote.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -78,7 +82,7 @@ def _spawn(home: str, places: Layout) -> None:
     package_parent = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     code = (
         f"import sys; sys.path.append({package_parent!r}); from atoll.engine.zygote import daemon; "
-        f"daemon({home!r}, {tag()!r}, 3, {cloudpickle_directory()!r})"
+        f"daemon({home!r}, {tag(environment)!r}, 3, {cloudpickle_directory()!r}, {environment!r})"
     )
     # By pipe: a sandbox can read the arguments of its first process, and they shall not name the host's paths.
     os.write(feed, code.encode(errors="surrogateescape"))
@@ -131,9 +135,25 @@ def _read_all(reader: int) -> bytes:
 
 
 def shut_down(home: str) -> None:
-    """End the zygote of this state directory, if there is one. Sandboxes live on; parked ones go."""
+    """End the zygotes of this state directory, if there are any. Sandboxes live on; parked ones go."""
+    own = f"zygote-{tag()}"
     try:
-        with messages.connect(f"{Layout(home).run}/zygote-{tag()}") as sock:
+        names = os.listdir(Layout(home).run)
+    except OSError:
+        return
+    for name in names:
+        if name == own or name.startswith(f"{own}-"):
+            _shut_down(f"{Layout(home).run}/{name}")
+
+
+def shut_down_template(home: str, environment: str) -> None:
+    """End the zygote of an environment, if there is one."""
+    _shut_down(f"{Layout(home).run}/zygote-{tag(environment)}")
+
+
+def _shut_down(path: str) -> None:
+    try:
+        with messages.connect(path) as sock:
             messages.send(sock, {"shutdown": True})
             sock.settimeout(5)
             sock.recv(1)

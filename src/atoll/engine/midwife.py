@@ -14,14 +14,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
+import signal
 import socket
 import time
-from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from . import cgroups, disk, first, jail, jobs, kernel, layout, limits, messages, rootfs
+from . import cgroups, disk, first, jail, jobs, kernel, layout, limits, messages, nursed, rootfs
 from .idmap import mapped_source
-from .settings import FIRST_UID, UIDS, BirthFailed, Settings, started_at
+from .settings import FIRST_UID, NURSED_UIDS, UIDS, BirthFailed, Settings, started_at
 
 Delivery = tuple[dict[str, Any], list[int]]
 
@@ -38,11 +39,15 @@ class Midwife:
         self._group = cgroups.Group(settings.hierarchy, sandbox) if settings.hierarchy else None
         self._listener = messages.listen(settings.layout.socket(sandbox))
         self._pid = 0
+        self._pidfd = -1
         self._closed = False
+        self.delivered = False
         self._control: socket.socket = self._listener
 
-    def start(self, job: dict[str, Any], *, closed: bool) -> None:
+    def start(self, job: dict[str, Any], *, closed: bool, nursed: bool = False) -> None:
         """Put the wall up: the whole of it if `closed`, else all but what the real job decides.
+
+        A `nursed` one, always closed, is forked by the template's nursery, if that lives.
 
         Raises:
             BirthFailed: with the reason as a sentence.
@@ -53,14 +58,17 @@ class Midwife:
         # Not makedirs: a state directory that was removed stays removed.
         with contextlib.suppress(FileExistsError):
             os.mkdir(self._box, mode=0o711)
-        self._clone(job)
+        if not (nursed and self._adopt()):
+            self._clone(job)
         if self._group:
             self._group.make()
             self._group.add(self._pid)
-        if closed:
+        if self._pidfd >= 0:
+            self._furnish_nursed({**job, "prefork": True})
+        elif closed:
             self._furnish({**job, "prefork": True}, entered=False)
         else:
-            with self._inside():
+            with jail.inside(self._pid):
                 self._enter(job)
 
     def finish(self, job: dict[str, Any]) -> None:
@@ -76,6 +84,35 @@ class Midwife:
         elif job["env"]:
             # The guest reads its control channel in order: this comes before the first client.
             self._control.send(b"e" + json.dumps(first.environment(self._settings, job)).encode())
+
+    def _adopt(self) -> bool:
+        """Let the nursery make the first process; False where it is gone."""
+        if not self._settings.rootless:
+            self._uid = FIRST_UID + self._keeper % NURSED_UIDS
+        try:
+            self._pid, self._control = nursed.order(self._settings, _BIRTH_TIMEOUT)
+        except nursed.NurseryGone:
+            return False
+        self._pidfd = os.pidfd_open(self._pid)
+        return True
+
+    def _furnish_nursed(self, job: dict[str, Any]) -> None:
+        """What `_furnish` does, to a process that is hostile already; then look whether its wall stands."""
+        nursed.limit(self._pid, job["rlimits"])
+        proc = nursed.settle(self._settings, self._pid, self._uid)
+        source = self._source(job)
+        device, held = self._disk(job["quota"]) if job["loop"] else ("", -1)
+        owner = None if self._settings.rootless else self._uid
+        nursed.furnish(self._pid, proc, self._box, device, source, owner, job)
+        _close(source, held)
+        self._hand_job(job, os.open(f"/proc/{self._pid}/oom_score_adj", os.O_RDWR | os.O_CLOEXEC))
+        self._expect_closed()
+        nursed.check_closed(self._settings, self._pid, self._uid)
+
+    def abandon(self) -> None:
+        """After a birth that failed: a process of a nursery is no child of the keeper's, who ends only those."""
+        if self._pidfd >= 0:
+            end_nursed(self._pidfd)
 
     def _clone(self, job: dict[str, Any]) -> None:
         """Make the first process, in its own namespaces, as the keeper's child."""
@@ -98,19 +135,6 @@ class Midwife:
                 ("gid_map", f"{layout.GROUP} 0 1"),
             ):
                 cgroups.write(f"/proc/{self._pid}/{name}", text)
-
-    @contextlib.contextmanager
-    def _inside(self) -> Iterator[None]:
-        """Among the first process's mounts. Without root there would be no way back from its other namespaces."""
-        back = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-        target = os.pidfd_open(self._pid)
-        try:
-            kernel.setns(target, kernel.CLONE_NEWNS)
-            yield
-        finally:
-            kernel.setns(back, kernel.CLONE_NEWNS)
-            os.close(back)
-            os.close(target)
 
     def _enter(self, job: dict[str, Any]) -> None:
         custom = job["image"] or job["workdir"] != layout.WORKSPACE
@@ -142,36 +166,35 @@ class Midwife:
 
     def _furnish(self, job: dict[str, Any], *, entered: bool) -> None:
         """Mount the writable places and the source, then have the first process close the wall."""
-        source: int | str | None = job["source"]
-        if isinstance(source, str) and not self._settings.rootless:
-            source = mapped_source(source, self._uid)
+        source = self._source(job)
         device, held = self._disk(job["quota"]) if job["loop"] else ("", -1)
         if not device:
             jail.make_writable(self._box, None if self._settings.rootless else self._uid)
-        with self._inside():
+        with jail.inside(self._pid):
             if not entered:
                 self._enter(job)
             place = jail.mount_disk(device, self._box, self._uid) if device else self._box
             polled = job["enforcement"]["memory"] == "polled"
             jail.furnish(place, job["workdir"], job["memory"] if polled else None)
-            if job["environment"]:
+            if job["environment"] and (not self._settings.environment or job["workdir"] != layout.WORKSPACE):
                 kernel.bind(layout.OLD_ROOT + job["environment"], layout.PACKAGES, read_only=True)
             if source is not None:
                 jail.cover(place, job["workdir"], source, rootless=self._settings.rootless)
-        for fd in (source, held):
-            if isinstance(fd, int) and fd >= 0:
-                os.close(fd)
+        _close(source, held)
         self._hand_job(job)
         self._expect_closed()
 
-    def _hand_job(self, job: dict[str, Any]) -> None:
+    def _hand_job(self, job: dict[str, Any], *fds: int) -> None:
         """With the count of those whom the kernel killed for memory: from inside it could not be opened."""
         kills = self._group.open_kills() if self._group else -1
-        if kills < 0:
-            messages.send(self._control, {"job": job})
-            return
-        messages.send(self._control, {"job": job}, kills)
-        os.close(kills)
+        messages.send(self._control, {"job": job}, *fds, *([kills] if kills >= 0 else []))
+        _close(*fds, kills)
+
+    def _source(self, job: dict[str, Any]) -> int | str | None:
+        """The tree to start from: as root a detached mount that shows its owner as the sandbox's user."""
+        if job["source"] and not self._settings.rootless:
+            return mapped_source(job["source"], self._uid)
+        return job["source"] or None
 
     def _disk(self, size: int) -> tuple[str, int]:
         """A disk for the writable places: its device, and a descriptor to hold until it is mounted."""
@@ -223,10 +246,24 @@ class Midwife:
         messages.send(maker, {"ready": facts}, ours.fileno())
         ours.close()
         theirs.close()
-        return born, [self._control.detach(), self._listener.detach(), maker.detach()]
+        fds = [self._control.detach(), self._listener.detach(), maker.detach()]
+        return born, fds if self._pidfd < 0 else [*fds, self._pidfd]
 
 
-def make(settings: Settings, sandbox: str, job: dict[str, Any], maker: socket.socket) -> Delivery:
+def _close(*fds: int | str | None) -> None:
+    for fd in fds:
+        if isinstance(fd, int) and fd >= 0:
+            os.close(fd)
+
+
+def end_nursed(pidfd: int) -> None:
+    """Kill a process that a nursery has forked, with all that is behind its wall, and wait until it is dead."""
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    select.select([pidfd], [], [], _BIRTH_TIMEOUT)
+
+
+def make(settings: Settings, sandbox: str, job: dict[str, Any], maker: socket.socket, *, nursed: bool) -> Delivery:
     """Make a sandbox in the keeper's own process: quicker than a midwife, but its memory is then the keeper's.
 
     Raises:
@@ -234,17 +271,28 @@ def make(settings: Settings, sandbox: str, job: dict[str, Any], maker: socket.so
     """
     midwife = Midwife(settings, sandbox, os.getpid())
     job = limits.plan(job, settings)
-    midwife.start(job, closed=jobs.kind(job, has_group=settings.hierarchy is not None) == "closed")
-    midwife.finish(job)
-    return midwife.deliver(job, maker)
+    try:
+        midwife.start(job, closed=kind_of(job, settings) == "closed", nursed=nursed)
+        midwife.finish(job)
+        return midwife.deliver(job, maker)
+    except BaseException:
+        midwife.abandon()
+        raise
 
 
-def park(settings: Settings, sandbox: str, zygote: socket.socket, keeper: socket.socket, *, closed: bool) -> NoReturn:
+def kind_of(job: dict[str, Any], settings: Settings) -> str:
+    return jobs.kind(job, has_group=settings.hierarchy is not None, environment=settings.environment or None)
+
+
+def park(
+    settings: Settings, sandbox: str, zygote: socket.socket, keeper: socket.socket, *, closed: bool, nursed: bool
+) -> NoReturn:
     """The whole life of a midwife: make a sandbox as far as it goes, wait for job and maker, deliver, go."""
     code = 1
+    midwife = None
     try:
         midwife = Midwife(settings, sandbox, os.getppid())
-        _start_parked(midwife, settings, zygote, closed=closed)
+        _start_parked(midwife, settings, zygote, closed=closed, nursed=nursed)
         job, fds = messages.receive(zygote)
         zygote.close()
         _finish_parked(midwife, settings, job, socket.socket(fileno=fds[0]), keeper)
@@ -256,12 +304,15 @@ def park(settings: Settings, sandbox: str, zygote: socket.socket, keeper: socket
 
         traceback.print_exc()
     finally:
+        if midwife is not None and not midwife.delivered:
+            midwife.abandon()
         os._exit(code)
 
 
-def _start_parked(midwife: Midwife, settings: Settings, zygote: socket.socket, *, closed: bool) -> None:
+def _start_parked(midwife: Midwife, settings: Settings, zygote: socket.socket, *, closed: bool, nursed: bool) -> None:
+    common = {**jobs.COMMON, "environment": settings.environment or None}
     try:
-        midwife.start(limits.plan(jobs.COMMON, settings), closed=closed)
+        midwife.start(limits.plan(common, settings), closed=closed, nursed=nursed)
     except (BirthFailed, OSError) as error:
         messages.send(zygote, {"failed": str(error)})
         raise
@@ -280,6 +331,7 @@ def _finish_parked(
         messages.send(keeper, {"failed": failure(error)}, maker.fileno())
     else:
         messages.send(keeper, born, *fds)
+        midwife.delivered = True
 
 
 def failure(error: Exception) -> dict[str, str]:

@@ -167,12 +167,14 @@ def populate(
     resolver: str = "",
     shown: Sequence[str] = (),
     look: Look = _as_it_is,
+    environment: str = "",
 ) -> None:
     """Fill the directory `root`, in this mount namespace, with a read-only root file system.
 
     An image is hostile, and this runs among the host's mounts: every directory of ours is made while the root is
     still empty, so that no link of an image is ever on the way to it, and only names that are free are taken from it.
     `shown` are host paths that are seen as /shown/0, /shown/1 and so on; `look` gives each as a detached mount.
+    `environment` is a tree of packages.
 
     Raises:
         OSError: a mount was refused.
@@ -193,6 +195,8 @@ def populate(
     for path in ours:
         os.makedirs(f"{root}/{path}", exist_ok=True)
     _show(root, shown, look)
+    if environment:
+        kernel.bind(environment, root + layout.PACKAGES, read_only=True)
     if image is not None:
         kernel.bind(library(), root + IMAGE_LIBRARY, read_only=True)
         _image_system(root, image, resolver)

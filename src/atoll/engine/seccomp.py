@@ -135,8 +135,11 @@ def _search(numbers: list[int]) -> list[bytes]:
     return [_op(_JGE, numbers[middle], 0, 1), _op(_JUMP, len(low)), *low, *high]
 
 
-def program(machine: str, *, shared_memory: bool = True) -> bytes:
+def program(machine: str, *, shared_memory: bool = True, namespaces: int = 0) -> bytes:
     """The filter for a machine, as BPF instructions. `shared_memory` is that of System V.
+
+    `namespaces` is for a nursery: it may clone with exactly these flags, and what it clones may go into a control
+    group namespace of its own.
 
     Raises:
         OSError: there is no table for this machine, so no filter can be made.
@@ -151,7 +154,10 @@ def program(machine: str, *, shared_memory: bool = True) -> bytes:
     absent = [_CLONE3, *_absent(machine, shared_memory=shared_memory)]
     for number in absent:
         code += _when(number, [_refuse(errno.ENOSYS)])
-    code += _when(clone, [_op(_LD, _ARG0), _op(_JSET, _NEW_NAMESPACES, 0, 1), _refuse(errno.EPERM), _op(_RET, _ALLOW)])
+    code += _when(clone, _clone(namespaces))
+    if namespaces:
+        new_group = [_op(_LD, _ARG0), _op(_JEQ, kernel.CLONE_NEWCGROUP, 1, 0), _refuse(errno.EPERM), _op(_RET, _ALLOW)]
+        code += _when(_DENIED["unshare"][_MACHINES[machine][0]] or 0, new_group)
     code += _when(
         ioctl,
         [
@@ -180,6 +186,11 @@ def program(machine: str, *, shared_memory: bool = True) -> bytes:
     )
     code += _when(socketpair, [_op(_LD, _ARG0), _op(_JEQ, _UNIX, 1, 0), _refuse(errno.EAFNOSUPPORT), _op(_RET, _ALLOW)])
     return b"".join(code + _search(denied(machine)))
+
+
+def _clone(namespaces: int) -> list[bytes]:
+    plain = [_op(_LD, _ARG0), _op(_JSET, _NEW_NAMESPACES, 0, 1), _refuse(errno.EPERM), _op(_RET, _ALLOW)]
+    return [_op(_LD, _ARG0), _op(_JEQ, namespaces, 0, 1), _op(_RET, _ALLOW), *plain] if namespaces else plain
 
 
 def _absent(machine: str, *, shared_memory: bool) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from typing import NamedTuple
 
 from .cgroups import Hierarchy
@@ -11,6 +12,8 @@ from .layout import Layout
 # Host ids of sandbox users when root makes them: far from people, services, containers and subuids.
 FIRST_UID = 1_900_000_000
 UIDS = 1 << 22
+# Of these, those of sandboxes that a nursery forks; the rest are for nurseries.
+NURSED_UIDS = UIDS - (1 << 12)
 
 ID_PREFIX, _ALPHABET = "sb-", "abcdefghjkmnpqrstuvwxyz23456789"
 ID_LENGTH = 15
@@ -29,6 +32,11 @@ class Settings(NamedTuple):
     python_path: tuple[str, ...]
     resolver: str
     has_loop: bool
+    # For the zygote of a template: the packages that all its sandboxes have, the socket of the nursery, and
+    # descriptors that each keeper holds for as long as it lives.
+    environment: str = ""
+    orders: socket.socket | None = None
+    held: tuple[int, ...] = ()
 
 
 class BirthFailed(Exception):

@@ -17,6 +17,7 @@ from . import keeper, kernel, messages
 from .settings import ID_LENGTH, Settings
 
 PARK_CLOSED, PARK_OPEN, MAKE = b"c", b"o", b"m"
+PARK_NURSED, MAKE_NURSED = b"n", b"N"
 _JOB = 1 + ID_LENGTH
 
 
@@ -41,7 +42,7 @@ def ask(stem: socket.socket, kind: bytes, sandbox: str, job: bytes, *fds: int) -
 
 def _grow(settings: Settings, zygote: socket.socket) -> NoReturn:
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-    kernel.close_from(3, (zygote.fileno(),))
+    kernel.close_from(3, (zygote.fileno(), *settings.held))
     receive = zygote.recvmsg
     space = socket.CMSG_SPACE(8)
     size = messages.MAX_MESSAGE + _JOB
@@ -53,7 +54,8 @@ def _grow(settings: Settings, zygote: socket.socket) -> NoReturn:
         fds = [int.from_bytes(raw[i : i + 4], sys.byteorder) for i in range(0, len(raw), 4)]
         if kernel.clone(kernel.CLONE_PARENT) == 0:
             zygote.close()
-            closed = data[:1] == PARK_CLOSED
-            keeper.live(settings, data[1:_JOB].decode(), data[_JOB:], fds, closed=closed)
+            closed = data[:1] in (PARK_CLOSED, PARK_NURSED)
+            nursed = data[:1] in (PARK_NURSED, MAKE_NURSED)
+            keeper.live(settings, data[1:_JOB].decode(), data[_JOB:], fds, closed=closed, nursed=nursed)
         for fd in fds:
             os.close(fd)

@@ -8,6 +8,7 @@ ends itself when it has been idle for long and has no children.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import os
 import select
@@ -19,7 +20,9 @@ from typing import Any
 
 from ..guest import borrowed
 from ..guest.contextprocess import find_own_modules
-from . import cgroups, disk, jobs, kernel, landlock, layout, messages, rootfs, seccomp, stem, sweep
+from . import cgroups, disk, kernel, landlock, layout, messages, rootfs, seccomp, stem, sweep
+from .midwife import kind_of
+from .nursery import open_nursery
 from .rehearsal import rehearse
 from .settings import FIRST_UID, UIDS, Settings, new_id
 
@@ -74,9 +77,12 @@ class Zygote:
         self._listener = listener
         self._stem = stem.plant(settings)
         self._lots = [Lot("closed", stem.PARK_CLOSED, PARKED_CLOSED), Lot("open", stem.PARK_OPEN, PARKED_OPEN)]
+        self._nursery_ready = False
         self._poll = select.poll()
         self._poll.register(listener.fileno(), _READABLE)
         self._poll.register(self._stem.fileno(), _READABLE)
+        if settings.orders is not None:
+            self._poll.register(settings.orders.fileno(), _READABLE)
         self._clients: dict[int, socket.socket] = {}
         self._children = 0
         # For each sandbox that is being made for somebody, a pipe that ends when it is.
@@ -136,6 +142,8 @@ class Zygote:
         elif fd == self._stem.fileno():
             # It never speaks: it is dead, and a new zygote will plant a new one.
             raise SystemExit(1)
+        elif self._settings.orders is not None and fd == self._settings.orders.fileno():
+            self._hear_nursery(self._settings.orders)
         elif fd in self._clients:
             self._request(self._clients[fd])
         elif fd in self._made:
@@ -144,6 +152,27 @@ class Zygote:
             os.close(fd)
         else:
             self._hear_of_parked(fd)
+
+    def _hear_nursery(self, orders: socket.socket) -> None:
+        """It says once whether it is ready. Without it sandboxes are made all the same, with nothing imported."""
+        try:
+            answer, _ = messages.receive(orders)
+        except (messages.Ended, ValueError):
+            answer = {}
+        if "ready" in answer and not self._nursery_ready:
+            self._nursery_ready = True
+            lot = self._lots[0]
+            lot.order = stem.PARK_NURSED
+            for link in lot.parked:
+                self._poll.unregister(link.fileno())
+                link.close()
+            lot.parked.clear()
+            return
+        self._poll.unregister(orders.fileno())
+        if self._nursery_ready:
+            # The next zygote opens a new one.
+            raise SystemExit(1)
+        sys.stderr.write(f"Packages are not imported ahead: {answer.get('failed', 'their import died')}.\n")
 
     def _accept(self) -> None:
         client, _ = self._listener.accept()
@@ -185,16 +214,25 @@ class Zygote:
             with contextlib.suppress(OSError):
                 messages.send(client, {"error": {"code": "unsupported", "message": "An unknown request."}})
             return
-        kind = jobs.kind(job, has_group=self._settings.hierarchy is not None)
+        kind = kind_of(job, self._settings)
         lot = next((lot for lot in self._lots if lot.kind == kind), None)
         if lot:
             lot.asked += 1
-            if self._hand_over(lot, job, client):
-                return
+        nursed = self._nursery_ready and kind != "none" and job["network"] == "none"
+        # Of the open ones none has imported anything: forking one from the nursery is quicker than that.
+        if lot and (kind == "closed" or not nursed) and self._hand_over(lot, job, client):
+            return
         self._children += 1
         reader, writer = os.pipe2(os.O_CLOEXEC)
         sandbox = job["resume"] or new_id()
-        stem.ask(self._stem, stem.MAKE, sandbox, messages.encode(job), client.fileno(), writer)
+        stem.ask(
+            self._stem,
+            stem.MAKE_NURSED if nursed else stem.MAKE,
+            sandbox,
+            messages.encode(job),
+            client.fileno(),
+            writer,
+        )
         os.close(writer)
         self._made[reader] = None
         self._poll.register(reader, _READABLE)
@@ -299,8 +337,8 @@ def _leave_callers_group(hierarchy: cgroups.Hierarchy | None) -> None:
             sys.stderr.write(f"The zygote stays in its caller's control group: {error}.\n")
 
 
-def prepare(home: str, tag: str) -> Settings:
-    """Find out what this host offers and build the template root.
+def prepare(home: str, tag: str, environment: str = "") -> Settings:
+    """Find out what this host offers and build the template root, with an environment of packages if there is one.
 
     Raises:
         OSError: the host refuses a namespace or a mount.
@@ -313,7 +351,7 @@ def prepare(home: str, tag: str) -> Settings:
     template = f"{places.run}/root-{tag}"
     os.makedirs(template, mode=0o711, exist_ok=True)
     servers = resolver()
-    rootfs.populate(template, resolver=servers)
+    rootfs.populate(template, resolver=servers, environment=environment)
     rootfs.seal(template)
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     prefix = rootfs.interpreter()
@@ -334,10 +372,18 @@ def prepare(home: str, tag: str) -> Settings:
         ),
         resolver=servers,
         has_loop=not rootless and disk.available(),
+        environment=environment,
     )
 
 
-def main(home: str, tag: str, ready: int, cloudpickle: str = "") -> None:
+def _hold(environment: str) -> tuple[int, ...]:
+    """Keep an environment from being removed, for as long as this process or a keeper lives; see `packages.cache`."""
+    fd = os.open(f"{os.path.dirname(environment)}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(fd, fcntl.LOCK_SH)
+    return (fd,)
+
+
+def main(home: str, tag: str, ready: int, cloudpickle: str = "", environment: str = "") -> None:
     """Run as a daemon; `ready` is a pipe that gets b"ok", or the reason why not."""
     os.chdir("/")
     # The caller's keys are none of a sandbox's business. The filter and the masks of /proc hide them too, so
@@ -345,7 +391,8 @@ def main(home: str, tag: str, ready: int, cloudpickle: str = "") -> None:
     with contextlib.suppress(OSError):
         kernel.leave_session_keyring()
     try:
-        settings = prepare(home, tag)
+        held = _hold(environment) if environment else ()
+        settings = prepare(home, tag, environment)._replace(held=held)
         listener = messages.listen(f"{settings.layout.run}/zygote-{tag}")
     except OSError as error:
         os.write(ready, str(error).encode())
@@ -360,6 +407,8 @@ def main(home: str, tag: str, ready: int, cloudpickle: str = "") -> None:
     gc.collect()
     gc.freeze()
     gc.disable()
+    if environment:
+        settings = open_nursery(settings)
     zygote = Zygote(settings, listener)
     os.write(ready, b"ok")
     os.close(ready)
@@ -370,7 +419,7 @@ def main(home: str, tag: str, ready: int, cloudpickle: str = "") -> None:
             os.unlink(f"{settings.layout.run}/zygote-{tag}")
 
 
-def daemon(home: str, tag: str, ready: int, cloudpickle: str = "") -> None:
+def daemon(home: str, tag: str, ready: int, cloudpickle: str = "", environment: str = "") -> None:
     """Leave the caller's session, then be the zygote."""
     if os.fork():
         os._exit(0)
@@ -380,4 +429,4 @@ def daemon(home: str, tag: str, ready: int, cloudpickle: str = "") -> None:
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     os.dup2(null, 0)
     os.close(null)
-    main(home, tag, ready, cloudpickle)
+    main(home, tag, ready, cloudpickle, environment)

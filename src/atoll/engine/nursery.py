@@ -1,0 +1,233 @@
+"""The nursery: a walled process that has imported the packages of a template, and that its sandboxes are forked from.
+
+Code of packages runs when it is imported, so it runs here, behind the same wall as in a sandbox: namespaces, an id
+of its own, a control group, no network, no capability, Landlock and seccomp stand before the first import. All that
+the filter allows beyond a sandbox's is to fork into new namespaces. From the first import on the nursery is hostile,
+and so is every process that it forks: nothing on the outside depends on what it does (`nursed.py`).
+
+A nurse, trusted and outside, keeps it. The nursery ends when nobody is left who could ask it for a sandbox, or who
+keeps one of it; if it dies, its sandboxes die with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from typing import NoReturn
+
+from . import cgroups, first, jail, kernel, landlock, layout, messages, seccomp, sweep
+from .settings import FIRST_UID, NURSED_UIDS, UIDS, Settings, new_id
+
+# How the ids of root's sandboxes are called in a nursery's user namespace.
+FIRST_INSIDE = 1 << 20
+NAMESPACES = jail.NAMESPACES | kernel.CLONE_NEWUSER | kernel.CLONE_NEWNET
+PRELOAD = f"{layout.PACKAGES}/preload.json"
+_MEMORY, _PROCESSES = 4 << 30, 256
+_PATIENCE = 120.0
+_MOST_NAMES = 1000
+# A BLAS that has started threads cannot be forked from.
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
+# What a first use imports and settles, done once for all; see `rehearsal`.
+_REHEARSALS = {"pandas": "import pandas; d = pandas.DataFrame({'a': [1.0], 'b': ['x']}); repr(d); d._repr_html_()"}
+
+
+def open_nursery(settings: Settings) -> Settings:
+    """Start one. The settings then have the socket that it is asked on; it says when it is ready."""
+    orders, theirs = messages.pair()
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    if (child := os.fork()) == 0:
+        code = 1
+        try:
+            if os.fork() == 0:
+                orders.close()
+                os.close(writer)
+                kernel.close_from(3, (theirs.fileno(), reader))
+                _nurse(settings, theirs, reader)
+            code = 0
+        finally:
+            os._exit(code)
+    os.waitpid(child, 0)
+    theirs.close()
+    os.close(reader)
+    # Whoever has the pipe open wants the nursery to live: the zygote, its stem, and every keeper.
+    return settings._replace(orders=orders, held=(*settings.held, orders.fileno(), writer))
+
+
+def _nurse(settings: Settings, orders: socket.socket, life: int) -> NoReturn:
+    """The trusted process that keeps a nursery, from its birth to its end."""
+    sandbox = new_id()
+    code = 1
+    try:
+        listener = messages.listen(settings.layout.socket(sandbox))
+        group = cgroups.Group(settings.hierarchy, sandbox) if settings.hierarchy else None
+        try:
+            _keep(_raise(settings, sandbox, group, orders), life, listener)
+            code = 0
+        finally:
+            sweep.remove(settings.layout, settings.hierarchy, sandbox)
+    except BaseException:  # noqa: BLE001 - the log is the only place left to tell
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _raise(settings: Settings, sandbox: str, group: cgroups.Group | None, orders: socket.socket) -> int:
+    """Make the nursery, and have it close its wall; its pid."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(settings.layout.box(sandbox), mode=0o711)
+    if not settings.rootless:
+        os.setgroups([])
+    ours, theirs = messages.pair()
+    pid = kernel.clone(NAMESPACES)
+    if pid == 0:
+        ours.close()
+        _live(settings, theirs, orders)
+    theirs.close()
+    orders.close()
+    _map_ids(settings, pid)
+    if group:
+        group.make()
+        group.add(pid)
+        group.limit(_MEMORY, _PROCESSES, None)
+    with jail.inside(pid):
+        jail.enter(settings.template, locked=True)
+    messages.send(ours, {"go": True})
+    ours.settimeout(_PATIENCE)
+    answer, _ = messages.receive(ours)
+    if "closed" not in answer:
+        raise OSError(str(answer.get("failed", answer)))
+    ours.close()
+    return pid
+
+
+def _map_ids(settings: Settings, pid: int) -> None:
+    """As root the ids of its sandboxes too, none of which it can take: it has no capability, and owns none of them."""
+    if settings.rootless:
+        ids = f"{layout.USER} 0 1"
+    else:
+        own = FIRST_UID + NURSED_UIDS + pid % (UIDS - NURSED_UIDS)
+        ids = f"{layout.USER} {own} 1\n{FIRST_INSIDE} {FIRST_UID} {NURSED_UIDS}"
+    for name, text in (("setgroups", "deny"), ("uid_map", ids), ("gid_map", ids)):
+        cgroups.write(f"/proc/{pid}/{name}", text)
+
+
+def _keep(pid: int, life: int, listener: socket.socket) -> None:
+    """Until nobody needs it, or it is dead."""
+    descriptor = os.pidfd_open(pid)
+    poll = select.poll()
+    for fd in (descriptor, life, listener.fileno()):
+        poll.register(fd, select.POLLIN | select.POLLHUP)
+    while True:
+        for fd, _ in poll.poll():
+            if fd != listener.fileno():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                return
+            # Somebody looks whether this is kept. It is; there is nothing to ask for.
+            with contextlib.suppress(OSError):
+                listener.accept()[0].close()
+
+
+def _live(settings: Settings, control: socket.socket, orders: socket.socket) -> NoReturn:
+    """The whole life of a nursery."""
+    try:
+        kernel.close_from(3, (control.fileno(), orders.fileno()))
+        os.dup2(0, 1)
+        os.dup2(0, 2)
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+        messages.receive(control)
+        try:
+            _close_wall(settings)
+        except BaseException as error:
+            messages.send(control, {"failed": f"The nursery's wall could not be closed: {error}."})
+            raise
+        messages.send(control, {"closed": True})
+        control.close()
+        _preload(settings)
+        _serve(settings, orders)
+    finally:
+        os._exit(1)
+
+
+def _close_wall(settings: Settings) -> None:
+    """The steps of `jail.close`, but that new namespaces can still be made. Nothing here is writable."""
+    kernel.unshare(kernel.CLONE_NEWCGROUP)
+    jail.mount_proc()
+    kernel.umount(layout.OLD_ROOT)
+    socket.sethostname(layout.HOST_NAME)
+    jail.set_rlimits({} if settings.hierarchy else {"as": _MEMORY})
+    os.umask(0o022)
+    os.setresgid(layout.GROUP, layout.GROUP, layout.GROUP)
+    os.setresuid(layout.USER, layout.USER, layout.USER)
+    # A change of ids clears both. The maps of what it forks could not be written were it not dumpable.
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+    kernel.drop_capabilities()
+    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+    if settings.landlock:
+        # For good: no mount, no tracing of others. A rule about files would hold in its sandboxes too, whose writable
+        # places are not mounted yet; here every mount is read-only, and there each process adds the rules itself.
+        landlock.restrict(settings.landlock, ("/",))
+    machine = kernel.MACHINE
+    seccomp.install(
+        seccomp.program(
+            machine, shared_memory=settings.hierarchy is not None, namespaces=NAMESPACES | int(signal.SIGCHLD)
+        )
+    )
+    os.chdir("/")
+
+
+def _preload(settings: Settings) -> None:
+    """Import what was asked for. What cannot be imported is left for a cell to find out about."""
+    os.environ.clear()
+    os.environ.update({"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": "/nonexistent", **_ONE_THREAD})
+    sys.dont_write_bytecode = True
+    sys.path[:] = first.python_path(settings, packages=True)
+    sys.path_importer_cache.clear()
+    with open(PRELOAD, "rb") as file:
+        names = json.load(file)["modules"][:_MOST_NAMES]
+    for name in names:
+        with contextlib.suppress(BaseException):
+            __import__(str(name))
+            if name in _REHEARSALS:
+                exec(_REHEARSALS[name], {})  # noqa: S102 - a constant of ours
+    os.environ.clear()
+    sys.dont_write_bytecode = False
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    # The kernel buries what is forked from here.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+
+
+def _serve(settings: Settings, orders: socket.socket) -> None:
+    """Fork, and nothing else. An order is a descriptor: the control channel of the process to be."""
+    threads = len(os.listdir("/proc/self/task"))
+    if threads > 1:
+        messages.send(orders, {"failed": f"the packages have started {threads - 1} threads"})
+        return
+    messages.send(orders, {"ready": time.monotonic()})
+    while True:
+        data, ancillary, _, _ = orders.recvmsg(16, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC)
+        if not data:
+            os._exit(0)
+        fds = [int.from_bytes(raw[:4], sys.byteorder) for _, _, raw in ancillary]
+        with contextlib.suppress(OSError):
+            if kernel.clone(NAMESPACES) == 0:
+                orders.close()
+                first.live_nursed(settings, socket.socket(fileno=fds[0]))
+        for fd in fds:
+            os.close(fd)
