@@ -26,6 +26,7 @@ examples:
   atoll packages remove --unused      all that no sandbox is made with
 """
 
+_PATIENCE = 10.0
 _HEADER = ["KEY", "SIZE", "AGE", "USED BY", "PACKAGES"]
 
 
@@ -87,12 +88,23 @@ def _find(home: str, prefix: str) -> str:
     return keys[0]
 
 
+def _removed(environment: cache.Environment) -> bool:
+    """Its zygote, which has sandboxes ready for the next who asks, is ended first."""
+    from ..engine import launch
+
+    launch.shut_down_template(environment.home, environment.tree)
+    deadline = time.monotonic() + _PATIENCE
+    while not (gone := cache.remove(environment)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return gone
+
+
 def _remove(home: str, key: str, used: dict[str, list[str]]) -> bool:
     """Whether it is gone now."""
     if key in used:
         complain(f"{key[:12]} stays: {', '.join(used[key][:5])} {'is' if len(used[key]) == 1 else 'are'} made with it.")
         return False
-    if not cache.remove(cache.known(home, key)):
+    if not _removed(cache.known(home, key)):
         complain(f"{key[:12]} stays: somebody is just using it.")
         return False
     say(key)
