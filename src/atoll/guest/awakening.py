@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Dict
 
-from . import freezing
+from . import borrowed, freezing
 from .arguments import Arguments
 from .refusal import Refused, invalid
 from .situation import Start
@@ -25,6 +25,7 @@ class Memory:
         self._directory = directory
         self._frozen = frozen
         self._start = Start.now()
+        borrowed.remember_path()
 
     @property
     def asleep(self) -> bool:

@@ -18,6 +18,7 @@ NAME = "_atoll_cloudpickle"
 
 _lent: List[bytes] = []
 _loaded: List[types.ModuleType] = []
+_path: List[str] = []
 
 
 def lend(path: str) -> None:
@@ -48,6 +49,18 @@ def cloudpickle() -> Optional[types.ModuleType]:
     return _loaded[0] if _loaded else None
 
 
+def remember_path() -> None:
+    """Note where a context finds things before its first cell: in an image the library is not where it was outside."""
+    _path[:] = sys.path
+
+
+def _library() -> str:
+    for place in _path:
+        if os.path.isabs(place) and os.path.isfile(os.path.join(place, "os.py")):
+            return place
+    return os.path.dirname(os.path.abspath(os.__file__))
+
+
 def standard(name: str) -> Any:
     """A module of the standard library, also where a file of the workspace has its name."""
     with StandardPath():
@@ -59,7 +72,7 @@ class StandardPath:
 
     def __enter__(self) -> None:
         self._before = sys.path[:]
-        library = os.path.dirname(os.path.abspath(os.__file__))
+        library = _library()
         sys.path[:] = [library, os.path.join(library, "lib-dynload")]
 
     def __exit__(self, *_story: object) -> None:

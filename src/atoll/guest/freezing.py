@@ -129,7 +129,7 @@ def _in_child(job: Job, file: BinaryIO, deadline: float) -> Tuple[Optional[str],
         raise Refused(
             BUSY if said.get("late") else INTERNAL,
             "The variables could not be kept: %s. What was kept before is still there."
-            % ("it took too long" if said.get("late") else "the process that did it died"),
+            % ("it took too long" if said.get("late") else said.get("failed", "the process that did it died")),
         )
     return current, {"reason": "keeping it took too long" if said.get("late") else _death(status)}
 
