@@ -64,7 +64,7 @@ class Hearing:
     async def take(self, talk: Turn | Operation, frame: Frame) -> Result | Frame | None:
         """A result, or output as far as it is within the limit."""
         if frame.kind != DATA:
-            return await self._event(talk, talk.json(frame))
+            return await self._event(talk, talk.json(frame), len(frame.payload))
         if frame.stream == BULK:
             self._keep(frame.payload)
             return None
@@ -83,7 +83,7 @@ class Hearing:
         if len(self._bulk) > self._limit + (1 << 21):
             raise ProtocolError("The guest sent a result that is longer than it may be.")
 
-    async def _event(self, talk: Turn | Operation, event: dict[str, Any], size: int = 0) -> Result | None:
+    async def _event(self, talk: Turn | Operation, event: dict[str, Any], size: int) -> Result | None:
         if "bulk" in event and self._bulk:
             size = answers.integer(event, "bulk")
             if size != len(self._bulk):
@@ -101,7 +101,7 @@ class Hearing:
 
     async def _result(self, event: dict[str, Any], size: int) -> Result | None:
         result = answers.result(event)
-        self._room -= size or 1
+        self._room -= size
         if self._room < 0:
             self._cut = True
             return None
