@@ -396,7 +396,7 @@ class AsyncSandbox:
         """Open a shell that keeps its directory, variables and functions from command to command.
 
         Args:
-            shell: "bash" unless given, or "sh".
+            shell: "bash" unless given, or "zsh", or "sh".
             env: variables on top of the sandbox's.
             workdir: where it starts; the sandbox's workdir unless given.
             id: of a session that is there, to go on with instead.

@@ -31,6 +31,7 @@ PROGRAMS = {
     'System.out.println("hello " + String.join(" ", words)); System.exit(7); } }',
     "r": "cat('hello', commandArgs(TRUE)); cat('\\n'); quit(status = 7)",
     "bash": '[[ -n $BASH_VERSION ]] && echo hello "$@"; exit 7',
+    "zsh": '[[ -n $ZSH_VERSION ]] && echo hello "$@"; exit 7',
     "sh": 'echo hello "$@"; exit 7',
 }
 
@@ -92,7 +93,7 @@ def test_the_language_can_be_said_where_the_name_does_not_tell(atoll, tmp_path):
     unknown = atoll("run", "--file", str(file))
     assert unknown.code == 125
     assert (
-        "cannot be told from its name; say --lang python, javascript, typescript, go, rust, java, r, bash or sh."
+        "cannot be told from its name; say --lang python, javascript, typescript, go, rust, java, r, bash, zsh or sh."
         in unknown.err
     )
 

@@ -54,8 +54,8 @@ def add_command_options(parser: Parser) -> None:
 def add_program_options(parser: Parser) -> None:
     add = parser.add_argument_group("a program instead of a command").add_argument
     add("-f", "--file", metavar="PATH", help="run this file; what else you give are its arguments")
-    add("--lang", metavar="NAME", help="the language: python, javascript, typescript, go, rust, java, r, bash or sh. "
-        "Without --file the program is the first argument, or comes from standard input")  # fmt: skip
+    add("--lang", metavar="NAME", help="the language: python, javascript, typescript, go, rust, java, r, bash, zsh "
+        "or sh. Without --file the program is the first argument, or comes from standard input")  # fmt: skip
     add("--deps", metavar="PATH", help="install this requirements.txt, package.json or go.mod inside the sandbox "
         "first; needs --network all or host")  # fmt: skip
 
@@ -132,3 +132,11 @@ def start_directory(args: Namespace) -> str | None:
 def check_reuse(args: Namespace) -> None:
     if args.reuse and not args.label:
         raise UsageError("--reuse finds a sandbox by its labels; give at least one, such as -l project=docs.")
+
+
+def refuse_wishes(args: Namespace) -> None:
+    """Raises UsageError for what only a new sandbox can be given."""
+    given = [name for name in wishes(args) if name not in ("labels", "workdir")]
+    given += [name for name in ("driver", "label", "reuse", "keep") if getattr(args, name)]
+    if given:
+        raise UsageError(f"The sandbox {args.id} exists already; leave out what is for a new one: {', '.join(given)}.")

@@ -23,9 +23,13 @@ from .programlink import ProgramLink
 from .reaper import exit_code
 from .refusal import UNSUPPORTED, Refused, no_process_left
 
-_ARGUMENTS = {"bash": ["--norc", "--noprofile", "--noediting", "+H", "+o", "history", "-i"], "sh": ["-i"]}
+_ARGUMENTS = {
+    "bash": ["--norc", "--noprofile", "--noediting", "+H", "+o", "history", "-i"],
+    "sh": ["-i"],
+    "zsh": ["-f", "-i", "+m"],
+}
 # POSIX shells take one digit; bash leaves those to the user.
-_DESCRIPTORS = {"bash": (60, 61), "sh": (8, 9)}
+_DESCRIPTORS = {"bash": (60, 61), "sh": (8, 9), "zsh": (8, 9)}
 _TEXT_FD = 62
 _SETUP = "unset HISTFILE MAILCHECK PROMPT_COMMAND\n"
 _ROUNDS = 10
@@ -90,7 +94,12 @@ class ShellLink(ProgramLink):
             end = "end-%s" % os.urandom(8).hex()
             source = "\\command . /proc/self/fd/%d %d<<'%s' </dev/null %s" % (_TEXT_FD, _TEXT_FD, end, without)
             return "%s\nexec %d<&-;%s%s\n%s\n" % (source, _TEXT_FD, _restored(self._code), code, end)
-        return _restored(self._code) + "\\command eval '%s' </dev/null %s\n" % (code.replace("'", "'\\''"), without)
+        builtin = "builtin" if self._shell == "zsh" else "command"  # where the other one means something else
+        return _restored(self._code) + "\\%s eval '%s' </dev/null %s\n" % (
+            builtin,
+            code.replace("'", "'\\''"),
+            without,
+        )
 
     def _question(self) -> str:
         return "\\printf '%%s\\n' \"$? %d\" >&%d\n" % (self._number, self._status_fd)
@@ -122,7 +131,7 @@ class ShellLink(ProgramLink):
     def _foreground(self) -> List[int]:
         """What the shell would wait for: of its group, and not in the background, where SIGINT is ignored."""
         found = self._machine.killer.members(self.mark) - {self.pid}
-        return [pid for pid in found if _group(pid) == self.pid and not _has_interrupts(pid, b"SigIgn:")]
+        return [pid for pid in found if _group(pid) == self.pid and not _has(pid, b"SigIgn:")]
 
     def interrupt(self, lane: Optional[int] = None) -> bool:
         if not super().interrupt(lane):
@@ -133,15 +142,19 @@ class ShellLink(ProgramLink):
         return True
 
     def _insist(self, hit: List[int], number: int, pauses: List[float]) -> None:
-        """A process that was just being made takes SIGINT for the shell's. One that neither died of it nor handles
-        it has not had it."""
-        if not hit or not pauses:
+        """A process that was just being made takes SIGINT for the shell's, and zsh may miss one between two commands.
+
+        A process that neither died of it nor handles it has not had it.
+        """
+        if not pauses or not (hit or self._shell == "zsh"):
             return
 
         def again() -> None:
             if self._busy and self._number == number:
-                left = [pid for pid in hit if _group(pid) == self.pid and not _has_interrupts(pid, b"SigCgt:")]
-                send(left, signal.SIGINT)
+                if hit:
+                    send([pid for pid in hit if _group(pid) == self.pid and not _has(pid, b"SigCgt:")], signal.SIGINT)
+                else:
+                    self._signal(signal.SIGINT)
                 self._insist(hit, number, pauses[1:])
 
         self._machine.loop.after(pauses[0], again)
@@ -209,7 +222,7 @@ def _group(pid: int) -> int:
         return -1  # gone
 
 
-def _has_interrupts(pid: int, signals: bytes) -> bool:
+def _has(pid: int, signals: bytes) -> bool:
     """Whether SIGINT is in that set of signals of a process. One that is gone has every set."""
     try:
         with open("/proc/%d/status" % pid, "rb") as file:

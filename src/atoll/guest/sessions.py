@@ -56,8 +56,8 @@ class Sessions:
         shell = arguments.text("shell", "bash")
         known = toolchains.find(shell)
         if known is None or known.kind != SHELL:
-            shells = " and ".join(language.name for language in toolchains.LANGUAGES if language.kind == SHELL)
-            raise invalid("%.100r is no shell that can hold a session; there are %s." % (shell, shells))
+            shells = ", ".join(language.name for language in toolchains.LANGUAGES if language.kind == SHELL)
+            raise invalid("%.100r is no shell that can hold a session; those that can are %s." % (shell, shells))
         cwd = checked_start(self._machine, arguments.optional_text("cwd"))
         env = checked_env(arguments.mapping("env"))
         name = "session-%s" % os.urandom(4).hex()

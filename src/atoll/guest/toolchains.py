@@ -145,6 +145,16 @@ LANGUAGES = (
         get="apt-get install bash",
     ),
     Language(
+        names=("zsh",),
+        suffixes=(".zsh",),
+        kind=SHELL,
+        tools=("zsh",),
+        needs="zsh",
+        ready="command -v zsh",
+        start='exec zsh "$@"',
+        get="apt-get install zsh",
+    ),
+    Language(
         names=("sh", "shell"),
         suffixes=(),
         kind=SHELL,
