@@ -458,6 +458,7 @@ class AsyncSandbox:
         """
         from .client import lasting
 
+        self._record.check_can_keep()
         await self._record.check_usable()
         kept = await lasting.checkpoint(self._links, lasting.check_wait(wait))
         await self._record.keep()

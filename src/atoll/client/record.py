@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 from ..driver import Driver
-from ..errors import Busy, SandboxGone, SandboxNotFound
+from ..errors import Busy, SandboxGone, SandboxNotFound, Unsupported
 from ..policy.limits import check_lifetime
 from ..store import Row, Store
-from ..types import Handle, Info, Metrics, Status
+from ..types import Capability, Handle, Info, Metrics, Status
 
 DESTROYED = "it was destroyed"
 # How long one waits for somebody else who resumes the same sandbox, in seconds.
@@ -83,6 +83,11 @@ class Record:
             raise self.not_running("stopped")
         await self.driver.pause(self.handle)
         self._note("paused")
+
+    def check_can_keep(self) -> None:
+        """Raises Unsupported where nothing outlasts the end of a sandbox."""
+        if Capability.STOP not in self.driver.capabilities:
+            raise Unsupported(f"The {self.driver.name} driver cannot keep a sandbox beyond its end.")
 
     async def keep(self) -> None:
         """A checkpoint was made: what else ends it, it counts as stopped."""

@@ -11,6 +11,7 @@ from .checks.commands import CommandChecks
 from .checks.errors import ErrorChecks
 from .checks.families import FamilyChecks
 from .checks.files import FileChecks
+from .checks.lasting import LastingChecks
 from .checks.lifecycle import LifecycleChecks
 from .checks.limits import LimitChecks
 from .checks.names import NameChecks
@@ -42,6 +43,7 @@ class DriverConformance(
     NameChecks,
     TransferChecks,
     CodeChecks,
+    LastingChecks,
     SessionChecks,
     PackageChecks,
     PolicyChecks,
