@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
 from .ports import Port
 
 _MAX_QUESTION = 1 << 20
+_NOBODY = "The host can only be asked by a cell that runs, and by the process it runs in."
 
 
 class ToolError(Exception):
@@ -48,7 +49,10 @@ class Asking:
             self._offer(names)
 
     def end(self) -> None:
+        """A question that a thread has asked by now is answered before the cell ends."""
         self._port = None
+        with self._lock:
+            pass
 
     def _offer(self, names: Tuple[str, ...]) -> None:
         """Tools are builtins: a variable of the cell with the same name hides one, and keeps working."""
@@ -89,13 +93,16 @@ class Asking:
             raise TypeError("Arguments for the host must be JSON values: %s." % error) from None
         if len(encoded) > _MAX_QUESTION:
             raise ValueError("Arguments for the host take %d bytes; at most %d fit." % (len(encoded), _MAX_QUESTION))
+        if os.getpid() != self._pid:
+            raise RuntimeError(_NOBODY)
         with self._lock:
-            if self._port is None or os.getpid() != self._pid:
-                raise RuntimeError("The host can only be asked by a cell that runs, and by the process it runs in.")
+            port = self._port
+            if port is None:
+                raise RuntimeError(_NOBODY)
             self._flush()
             self._number += 1
-            self._port.tell(b'{"ask":%d,"question":%s}' % (self._number, encoded.encode("ascii")))
-            return self._reply(self._port)
+            port.tell(b'{"ask":%d,"question":%s}' % (self._number, encoded.encode("ascii")))
+            return self._reply(port)
 
     def _reply(self, port: Port) -> Dict[str, Any]:
         """An answer to a question that was given up, as by an interrupt, is not the one."""

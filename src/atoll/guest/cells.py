@@ -4,6 +4,7 @@ from __future__ import annotations
 import __future__
 
 import _signal  # type: ignore[import-not-found]  # what `signal` wraps at a cost
+import _thread
 import ast
 import json
 import os
@@ -79,6 +80,8 @@ class Interpreter:
             self._asking.end()
         self._results.end()
         truncated = self._streams.truncated or self._results.truncated or self._displays.truncated
+        if self._shared.cut:
+            truncated, self._shared.cut = True, False
         if error is None:
             return _NOTHING_WENT_WRONG % (self.count, b"true" if truncated else b"false")
         described, cut = stories.describe(error)
@@ -137,6 +140,8 @@ class Interpreter:
     def _note_fork(self) -> None:
         self._forked = True
         self._streams.leave_page()
+        self._results.renew_lock()
+        Port.telling = _thread.RLock()
 
     def _end_child(self) -> NoReturn:
         """The cell forked, and this is a child that has come to the cell's end: what follows is its parent's."""
@@ -296,7 +301,9 @@ class Service:
         self._streams.begin(self._guest, None)
         if port.lane and self._has_relayed():
             self._guest.settle()
-        self._shared.begin(0, 0, self._interpreter.count)
+        self._shared.end()
+        if port.lane and self._shared.relaying:
+            self._guest.settle()  # it began to send something on before it could see the end
         port.end(answer)
 
     def _wake(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import io
 import sys
 from time import monotonic
@@ -21,12 +22,14 @@ class Streams:
 
     Each write is sent at once, up to `_AT_ONCE` of them within `_WINDOW` seconds. Who prints faster than that
     leaves lines in the page that is shared with the guest, which sends them on in large pieces and soon.
+    Threads may print at any time: `lock` makes sure that none does so for a cell that has ended.
     """
 
     def __init__(self, guest: GuestPort, shared: Shared) -> None:
         self.port: Port = guest
         self.left: Optional[int] = None
         self.truncated = False
+        self.lock = _thread.RLock()
         self._guest = guest
         self._shared = shared
         self._may_leave = True
@@ -46,19 +49,22 @@ class Streams:
 
     def begin(self, port: Port, limit: Optional[int]) -> None:
         """From now on output belongs to a cell, of which at most `limit` bytes are passed on."""
-        self.port = port
-        self.left = limit
-        self.truncated = False
+        with self.lock:
+            self.port = port
+            self.left = limit
+            self.truncated = False
 
     def flush(self) -> None:
         """What the cell has printed goes out before anything else is told."""
         if not self._stdout.closed:
             self._stdout.flush()
         if self._used:
-            self._drain()
+            with self.lock:
+                self._drain()
 
     def leave_page(self) -> None:
-        """In a forked child: the page is its parent's."""
+        """In a forked child: the page is its parent's, and so is the thread that held the lock."""
+        self.lock = _thread.RLock()
         self._may_leave = self.in_haste = False
         self._used = 0
 
@@ -142,11 +148,11 @@ class _Raw(io.RawIOBase):
     def write(self, data: Any) -> int:
         streams = self._streams
         size = len(data)
-        # The short way for whoever prints very many lines.
-        if streams.in_haste and self._before is None and streams.add(data, size):
-            return size
+        # Before the lock is taken: who flushes takes the other stream's first, and then this one.
         if self._before is not None and not self._before.closed:
             self._before.flush()
-        view = memoryview(data).cast("B")
-        self._streams.write(self._stream, view)
-        return len(view)
+        with streams.lock:
+            # The short way for whoever prints very many lines.
+            if not (streams.in_haste and self._before is None and streams.add(data, size)):
+                streams.write(self._stream, memoryview(data).cast("B"))
+        return size

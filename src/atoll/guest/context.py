@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections import deque
 from time import monotonic
-from typing import Any, Callable, Deque, Dict, Optional
+from typing import Any, Callable, Deque, Dict, Optional, Tuple
 
 from ..wire.frames import DATA, STDERR, STDOUT, Frame
 from . import languages
@@ -53,10 +53,10 @@ class Context:
         self._submitted = 0
         self._state_lost = False
         self._last_death: Dict[str, Any] = {}
-        self._settling_lane = 0
+        self._settling = False
         self._settle_number = b""
         self._taken = 0
-        self._watches = False
+        self._watches = self._shows = False
 
     @property
     def busy(self) -> bool:
@@ -204,6 +204,7 @@ class Context:
         begun = link.shared.begun
         if begun.lane == lane.number:
             self._press_lane(link, lane.number, begun.channel, begun.since, _nothing)
+        link.resume()  # nobody holds it up any more
         self._finish_settling()
 
     def _lane_drained(self) -> None:
@@ -227,24 +228,27 @@ class Context:
         """Output between two cells comes from what the first has left running, and is shown with the second."""
         return self._between if self._run is None else self._run.cell.outlet
 
-    def _lane_now(self) -> Optional[Lane]:
-        """The lane that output of processes belongs to, if a request of one runs."""
+    def _lane_now(self) -> Tuple[Optional[Lane], int]:
+        """The lane that output of processes belongs to, if a request of one runs, and its channel."""
         link = self._link
         if link is None or not link.takes_lanes:
-            return None
-        number = link.shared.begun.lane
-        return self._lanes.get(number) if number else None
+            return None, 0
+        begun = link.shared.begun
+        return self._lanes.get(begun.lane) if begun.lane else None, begun.channel
 
     def _room(self) -> int:
-        lane = self._lane_now()
+        lane, _ = self._lane_now()
         return self._outlet.room if lane is None else lane.room
 
     def _reading(self, begins: bool) -> None:
-        """The context must know of output that is neither in its pipe nor with its client."""
+        """The context must know of output that is neither in its pipe nor with its client.
+
+        It is told before the lane is looked up. A context that ends a request does these the other way round,
+        so that one of the two notices the other.
+        """
         link = self._link
         if link is not None and link.takes_lanes:
-            lane = self._lane_now()
-            link.shared.relaying = begins or (lane is not None and not lane.empty)
+            link.shared.relaying = begins or not self._lanes.empty
 
     def _next(self) -> None:
         if self._run is not None or not self._queue:
@@ -277,10 +281,13 @@ class Context:
         self._machine.loop.soon(self._next)
 
     def _output(self, stream: int, data: bytes) -> None:
-        lane = self._lane_now()
-        if lane is not None and self._link is not None:
-            lane.put(self._link.shared.begun.channel, stream, data)
-            return
+        lane, channel = self._lane_now()
+        if lane is None:
+            self._keep(stream, data)
+        else:
+            lane.put(channel, stream, data)
+
+    def _keep(self, stream: int, data: bytes) -> None:
         outlet = self._outlet
         outlet.put(stream, data)
         if outlet is self._between and self._link is not None and self._link.takes_lanes:
@@ -291,13 +298,16 @@ class Context:
             self._settle(frame.payload)
         elif frame.kind == WATCH:
             self._watches = True
-            self._machine.loop.after(_LIVE, self._show_left)
+            if not self._shows:
+                self._shows = True
+                self._machine.loop.after(_LIVE, self._show_left)
         elif frame.kind == READY:
             self._admit()
         elif self._run is not None and self._run.begun:
             self._run.hear(frame)
         elif frame.kind == DATA:
-            self._output(STDERR if frame.stream == STDERR else STDOUT, frame.payload)
+            # A thread of an earlier cell has printed it. By now a lane may run, or may just have ended.
+            self._keep(STDERR if frame.stream == STDERR else STDOUT, frame.payload)
 
     def _admit(self) -> None:
         """The context is about to begin the request that it was given while it was busy."""
@@ -306,43 +316,46 @@ class Context:
 
     def _show_left(self) -> None:
         """Send on what the cell has left in the shared page, so that it is seen while the cell goes on."""
-        lane = self._lane_now()
-        if lane is not None and self._link is not None and self._watches:
-            self._take_left(self._link, lane)
+        lane, channel = self._lane_now()
+        self._shows = lane is not None and self._link is not None and self._watches
+        if self._shows:
+            self._take_left(lane, channel)
             self._machine.loop.after(_LIVE, self._show_left)
 
-    def _take_left(self, link: ContextLink, lane: Lane) -> None:
-        used = link.shared.used if self._watches else 0
+    def _take_left(self, lane: Optional[Lane], channel: int) -> None:
+        if lane is None or self._link is None or not self._watches:
+            return
+        shared = self._link.shared
+        used = shared.used
         if used > self._taken and lane.empty:
-            lane.put(link.shared.begun.channel, STDOUT, link.shared.left(self._taken, used))
+            lane.put(channel, STDOUT, shared.left(self._taken, used))
             self._taken = used
 
     def _settle(self, number: bytes) -> None:
         """Send on to the lane that runs what has come between two cells, and what its processes have written."""
-        link, lane = self._link, self._lane_now()
+        link = self._link
         if link is None:
             return
+        lane, channel = self._lane_now()
         if lane is not None:
-            channel = link.shared.begun.channel
+            link.shared.cut, self._between.truncated = self._between.truncated, False
             for stream, data in self._between.taken():
                 lane.put(channel, stream, data)
             link.shared.waiting = False
         self._settle_number = number
-        self._settling_lane = -1 if lane is None else lane.number
+        self._settling = True
         link.settle(self._finish_settling)
         link.resume()
 
     def _finish_settling(self) -> None:
         """Done when all is on its way, or nobody is there any more."""
         link = self._link
-        if not self._settling_lane or link is None or link.settling:
+        if not self._settling or link is None or link.settling:
             return
-        lane = self._lanes.get(self._settling_lane)
-        if lane is not None:
-            self._take_left(link, lane)
-        if lane is None or lane.empty:
-            self._settling_lane = self._taken = 0
-            self._watches = link.shared.relaying = False
+        self._take_left(*self._lane_now())
+        if self._lanes.empty:
+            self._taken = 0
+            self._settling = self._watches = link.shared.relaying = False
             link.settled(self._settle_number)
 
     def _exited(self) -> None:
@@ -352,11 +365,11 @@ class Context:
             self._forget_frozen()
         if link is not None and link.takes_lanes:
             begun = link.shared.begun
-            dead = {"lane": begun.lane, "channel": begun.channel, "count": begun.count}
-            if begun.lane or self._run is None:
+            dead = {"lane": begun.last, "channel": begun.channel, "count": begun.count}
+            if begun.last or self._run is None:
                 self._last_death = {**dead, "error": death(link, self._machine)}
-            self._settling_lane = self._taken = 0
-            self._watches = False
+            self._taken = 0
+            self._settling = self._watches = False
             self._lanes.close()
         if self._run is not None:
             self._run.exited()

@@ -96,6 +96,11 @@ class Lanes:
     def __len__(self) -> int:
         return len(self._lanes)
 
+    @property
+    def empty(self) -> bool:
+        """Whether all that was put into them is on its way."""
+        return all(lane.empty for lane in self._lanes.values())
+
     def get(self, number: int) -> Optional[Lane]:
         return self._lanes.get(number)
 

@@ -7,6 +7,7 @@ kernel never interleaves: the guest writes to it too, when processes of the cell
 
 from __future__ import annotations
 
+import _thread
 import select
 import socket
 import sys
@@ -42,6 +43,7 @@ class Port:
 
     lane = 0
     channel = 0
+    telling = _thread.RLock()
 
     def put(self, kind: int, payload: Bytes, stream: int = 0) -> None:
         """Send a frame of at most `SMALL` bytes. Raises HungUp, as all that sends does."""
@@ -70,10 +72,11 @@ class Port:
 
     def tell(self, payload: bytes) -> None:
         """An event, of any size."""
-        if len(payload) > SMALL:
-            self.send(payload)
-            payload = b'{"bulk":%d}' % len(payload)
-        self.put(EVENT, payload)
+        with self.telling:  # what several threads show must not be mixed
+            if len(payload) > SMALL:
+                self.send(payload)
+                payload = b'{"bulk":%d}' % len(payload)
+            self.put(EVENT, payload)
 
     def conclude(self, payload: bytes) -> None:
         """An event that is followed by the end at once."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import json
 from typing import Any, Callable, Dict, Optional
 
@@ -19,6 +20,7 @@ class Results:
     def __init__(self, flush: Callable[[], None]) -> None:
         self._flush = flush
         self._port: Optional[Port] = None
+        self._lock = _thread.RLock()
         self._limit = LIMIT
         self.truncated = False
 
@@ -28,7 +30,13 @@ class Results:
         self.truncated = False
 
     def end(self) -> None:
-        self._port = None
+        """What another thread is about to show still belongs to the cell."""
+        with self._lock:
+            self._port = None
+
+    def renew_lock(self) -> None:
+        """In a forked child, whose parent's threads may hold it."""
+        self._lock = _thread.RLock()
 
     def send_text(self, text: str) -> None:
         """A main result that is a short text."""
@@ -41,15 +49,16 @@ class Results:
 
     def send(self, bundle: Dict[str, Any], main: bool) -> None:
         """What is displayed while no cell runs is shown to nobody."""
-        if self._port is None:
-            return
-        self._flush()
-        encoded = self._fitting(bundle)
-        payload = b'{"result":%s,"main":%s}' % (encoded, b"true" if main else b"false")
-        if main:
-            self._port.conclude(payload)
-        else:
-            self._port.tell(payload)
+        with self._lock:
+            port = self._port
+            if port is None:
+                return
+            self._flush()
+            payload = b'{"result":%s,"main":%s}' % (self._fitting(bundle), b"true" if main else b"false")
+            if main:
+                port.conclude(payload)
+            else:
+                port.tell(payload)
 
     def _fitting(self, bundle: Dict[str, Any]) -> bytes:
         """JSON within the limit: the largest forms go first, and of the text what does not fit."""

@@ -17,15 +17,20 @@ RING = 1 << 18
 _HEAD = 64
 _USED = struct.Struct("<I")
 _USED_AT = 40
-RUNNING, _RELAYING, _WAITING = 0, 1, 2
-_CELL = struct.Struct("<IIId")
+RUNNING, _RELAYING, _WAITING, _CUT = 0, 1, 2, 3
+_CELL = struct.Struct("<IIIId")
 _CELL_AT = 8
+_LANE = struct.Struct("<I")
 
 
 class Begun(NamedTuple):
-    """The request that a context began last. `lane` is 0 for one that came through the guest, or for none."""
+    """The request that a context began last: it came by the lane `last`, or through the guest if that is 0.
+
+    `lane` is the same while it runs, and 0 afterwards.
+    """
 
     lane: int
+    last: int
     channel: int
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls here
     since: float
@@ -84,8 +89,22 @@ class Shared:
         """Output that waits."""
         return self.page[_HEAD + start : _HEAD + end]
 
+    @property
+    def cut(self) -> bool:
+        """Whether the guest had to drop output that came between two cells."""
+        return self.page[_CUT] != 0
+
+    @cut.setter
+    def cut(self, value: bool) -> None:
+        self.page[_CUT] = value
+
     def begin(self, lane: int, channel: int, count: int) -> None:
-        _CELL.pack_into(self.page, _CELL_AT, lane, channel, count, monotonic())
+        """Called while nothing runs. The lane is set last: who sees it sees the rest."""
+        _CELL.pack_into(self.page, _CELL_AT, 0, lane, channel, count, monotonic())
+        _LANE.pack_into(self.page, _CELL_AT, lane)
+
+    def end(self) -> None:
+        _LANE.pack_into(self.page, _CELL_AT, 0)
 
     @property
     def begun(self) -> Begun:
