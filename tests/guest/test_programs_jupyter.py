@@ -107,3 +107,15 @@ def test_a_sandbox_without_jupyter_is_told_how_to_get_it(tmp_path):
     refused = client.do("code", code="1", language="jupyter:", context="other")
     assert refused.error["code"] == "invalid_input"
     guest.close()
+
+
+@needs_ipykernel
+def test_a_stubborn_kernel_is_killed_and_the_loss_is_told(tmp_path):
+    guest = start(tmp_path)
+    client = guest.connect()
+    stubborn = "import os, signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint(os.getpid())\n"
+    stubborn += "while True: time.sleep(1)"
+    ended = client.do("code", code=stubborn, language="jupyter:python3", timeout=3)
+    assert (ended.ok["timed_out"], ended.ok["state_lost"]) == (True, True)
+    assert not alive(int(ended.stdout))
+    guest.close()

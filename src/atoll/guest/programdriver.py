@@ -30,6 +30,7 @@ _AT_ONCE = 64
 _DRIVER_LIMIT = 1 << 16
 _DEATH = b'{"death":'
 _WORDS = 500
+_PATIENCE = 2.0
 _BEGUN = b'{"begun":true}'
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -192,10 +193,26 @@ def _consumed(_size: int) -> None:
 
 
 class KernelLink(DriverLink):
-    """A driver that has started the interpreter in a session of its own."""
+    """A driver that has started the interpreter in a session of its own, and takes its time to pass signals on."""
+
+    _spared = False
+
+    def _run(self, request: Dict[str, Any]) -> None:
+        self._spared = False
+        super()._run(request)
 
     def kill(self) -> None:
-        self._machine.killer.kill_command(self.mark, _nothing)
+        """All of it. A kernel that was only just interrupted gets a little longer to say so."""
+        if self._begun and not self._spared and not self._closed:
+            self._spared = True
+            self.interrupt()
+            self._machine.loop.after(_PATIENCE, self._kill_spared)
+        else:
+            self._machine.killer.kill_command(self.mark, _nothing)
+
+    def _kill_spared(self) -> None:
+        if self._spared and self._busy and self.alive:
+            self.kill()
 
 
 def _nothing() -> None:
