@@ -32,7 +32,6 @@ WRONG: list[dict[str, Any]] = [
 ]
 LATER: list[dict[str, Any]] = [
     {"network": ["example.com"]},
-    {"packages": ["numpy"]},
     {"snapshot": "ready"},
     {"permissions": {"*": "read"}},
     {"gpu": "any"},
