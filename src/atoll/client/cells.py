@@ -101,10 +101,10 @@ class Hearing:
 
     async def _result(self, event: dict[str, Any], size: int) -> Result | None:
         result = answers.result(event)
-        self._room -= size
         if self._room < 0:
             self._cut = True
             return None
+        self._room -= size  # below 0 at most by what one result is larger than the form that was held to the limit
         self._results.append(result)
         if self._listeners.on_result:
             await tell(self._listeners.on_result, result)

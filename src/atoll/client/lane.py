@@ -192,6 +192,7 @@ class Turn:
     state_lost = False
     started = 0.0
     _heard = False
+    _again = False
     _ended = False
     _stop: Operation | None = None
     _channel = 0
@@ -216,8 +217,8 @@ class Turn:
         self._payload = payload
         self._frames: deque[Frame] = deque()
 
-    async def start(self, *, again: bool = True) -> None:
-        """Send it; `again` on another lane, if the context is gone before it could take it."""
+    async def start(self) -> None:
+        """Send it; once more on another lane, if the context is gone before it could take it."""
         lane = self._lane
         self._channel = lane.channel = lane.channel + 1
         self.started = monotonic()
@@ -229,9 +230,6 @@ class Turn:
             if self._payload:
                 await self._send_payload(memoryview(self._payload))
         except OSError:
-            if not again:
-                self.close()
-                raise Unresponsive(f"The context {self._context!r} takes no requests.") from None
             await self._begin_again()
         except BaseException:
             self.close()
@@ -243,13 +241,15 @@ class Turn:
             await self._lane.stream.send(HEADER.pack(len(piece), self._channel, DATA, STDIN) + piece)
 
     async def _begin_again(self) -> None:
+        """At most once: a context may lie about what it was doing when it died."""
         self._lanes.drop(self._seat)
         await self._lanes.links.check()
-        lane = await self._lanes.lane(self._seat, self._context)
+        lane = None if self._again else await self._lanes.lane(self._seat, self._context)
         if lane is None:
             raise Unresponsive(f"The context {self._context!r} takes no requests.")
+        self._again = True
         self._lane = lane
-        await self.start(again=False)
+        await self.start()
 
     async def next(self, timeout: float | None = None) -> Frame:
         """The next DATA, EVENT or END. `timeout` is of no use here.
@@ -292,6 +292,7 @@ class Turn:
             raise ProtocolError(f"The guest broke the protocol: {error}.") from error
         for channel, kind, stream, _ in self._frames:
             if channel != self._channel or self._ended:
+                self._ended = False  # so that `close` gives up the lane, too
                 raise ProtocolError("The guest answered a request that nobody made.")
             if kind == END:
                 self._ended = True

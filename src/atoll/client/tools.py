@@ -104,10 +104,17 @@ class Answering:
         except TimeoutError:
             return _refusal(f"The host's {name} did not answer within {tools.timeout:g} s.")
         except Exception as error:  # noqa: BLE001  # what a tool raises is its answer
-            return _refusal(f"The host's {name} failed: {type(error).__name__}: {error}"[:10_000])
+            return _refusal(f"The host's {name} failed: {type(error).__name__}: {_said(error)}"[:10_000])
         if len(encoded) > tools.max_size:
             return _refusal(f"The answer of the host's {name} takes {len(encoded)} bytes; {tools.max_size} may pass.")
         return {"value": value}
+
+
+def _said(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  # it cannot even be shown
+        return "it cannot be shown"
 
 
 def _refusal(message: str) -> dict[str, Any]:
