@@ -68,7 +68,7 @@ class Context:
         link = self._link
         if link is None:
             return False
-        return self._submitted > 0 or (link.takes_lanes and link.shared.begun.count > 0)
+        return self._submitted > 0 or (link.takes_lanes and link.shared.begun.since > 0)
 
     def describe(self) -> Dict[str, Any]:
         link = self._link
