@@ -16,6 +16,10 @@ _SECONDS = 60.0
 """For one context's variables."""
 
 _MARGIN = 30.0
+_ALL = 180.0
+"""For all contexts together, beside what cells are waited for."""
+
+_MOST = 64
 _LOOK = 0.02
 _MAX_WAIT = 86400.0
 _STILL_RUNNING = "a cell was still running, so what it had at the last checkpoint is kept, if there was one"
@@ -55,20 +59,24 @@ async def checkpoint(links: Links, wait: float, *, leave_busy: bool = False) -> 
         AtollError: what went wrong; the last checkpoint stays.
     """
     until = monotonic() + wait
+    end = until + _ALL
     begun = await links.ask("checkpoint", act="begin")
     generation = answers.text(begun, "generation")
     tally, files = _Tally(), dict[str, str]()
     if not generation:
         return Checkpoint()
-    for context in answers.items(begun, "contexts"):
+    contexts = answers.items(begun, "contexts")
+    if len(contexts) > _MOST:
+        raise ProtocolError(f"The guest has {len(contexts)} contexts.")
+    for context in contexts:
         name = answers.text(context, "name")
         if not answers.flag(context, "used"):
             continue
         if answers.text(context, "language") != "python":
             tally.lost[name] = "only Python contexts keep their variables"
-        elif await _is_free(links, name, until):
+        elif await _is_free(links, name, until) and monotonic() < end:
             file = answers.text(context, "file")
-            tally.add(name, await _freeze(links, name, file))
+            tally.add(name, await _freeze(links, name, file, min(_SECONDS, end - monotonic())))
             files[name] = file
         elif leave_busy:
             tally.lost[name] = _STILL_RUNNING
@@ -81,9 +89,9 @@ async def checkpoint(links: Links, wait: float, *, leave_busy: bool = False) -> 
     return Checkpoint(tally.saved, tally.lost)
 
 
-async def _freeze(links: Links, context: str, file: str) -> dict[str, Any]:
-    request = {"do": "freeze", "file": file, "seconds": _SECONDS}
-    report, _ = await lane.ask(links, context, request, timeout=_SECONDS + _MARGIN)
+async def _freeze(links: Links, context: str, file: str, seconds: float) -> dict[str, Any]:
+    request = {"do": "freeze", "file": file, "seconds": max(seconds, 0.0)}
+    report, _ = await lane.ask(links, context, request, timeout=max(seconds, 0.0) + _MARGIN)
     return report
 
 
