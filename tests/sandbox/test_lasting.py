@@ -189,6 +189,16 @@ def test_a_context_that_was_restarted_or_has_died_does_not_come_back_as_it_was(m
     assert sorted(each.name for each in sandbox.contexts.list()) == ["main", "second"]
 
 
+def test_a_variable_that_was_only_set_from_outside_is_kept_too(make):
+    sandbox = make()
+    sandbox.run_code("x = 1")
+    sandbox.run_code("import os; os._exit(1)")
+    sandbox.variables.set("y", 5)
+    assert sandbox.stop() == Checkpoint(1, {})
+    sandbox.resume()
+    assert sandbox.variables.get("y") == 5
+
+
 def kill_everything(sandbox):
     """As when the machine stops."""
     path = sandbox._core._record.handle.data["path"]
