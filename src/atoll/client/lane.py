@@ -338,17 +338,21 @@ class Turn:
                 "lane": self._lane.number, "channel": self._channel, "count": 0,
                 "error": {"name": "ContextDied", "value": "the context was deleted", "traceback": ""},
             }  # fmt: skip
-        if not (
-            death
-            and answers.integer(death, "lane") == self._lane.number
-            and answers.integer(death, "channel") == self._channel
+        if (
+            not (
+                death
+                and answers.integer(death, "lane") == self._lane.number
+                and answers.integer(death, "channel") == self._channel
+            )
+            and not self.timed_out
         ):
             if self._heard:
                 raise ProtocolError("The guest ended a stream in the middle of a request.")
             await self._begin_again()
             return
         self.state_lost = True
-        said = {"count": max(answers.integer(death, "count"), 0), "error": death.get("error"), "truncated": False}
+        count = max(answers.integer(death, "count"), 0) if death else 0
+        said = {"count": count, "error": death.get("error"), "truncated": False}
         self._frames.append(Frame(self._channel, END, 0, _encode({"ok": said}).encode("ascii")))
         self._ended = True
 

@@ -50,6 +50,8 @@ class Streams:
     def begin(self, port: Port, limit: Optional[int]) -> None:
         """From now on output belongs to a cell, of which at most `limit` bytes are passed on."""
         with self.lock:
+            if self._used:
+                self._drain()  # a thread of the cell before has just printed it
             self.port = port
             self.left = limit
             self.truncated = False

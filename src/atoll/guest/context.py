@@ -19,6 +19,7 @@ from .outlet import Outlet
 from .packets import READY, SETTLE, WATCH
 from .pressing import Pressing
 from .refusal import BUSY, CANCELLED, UNSUPPORTED, Refused
+from .shared import Begun
 
 _WATCH = 0.002
 _LIVE = 0.005
@@ -53,6 +54,7 @@ class Context:
         self._submitted = 0
         self._state_lost = False
         self._last_death: Dict[str, Any] = {}
+        self._suspicion: Optional[Tuple[int, int, Begun]] = None
         self._settling = False
         self._settle_number = b""
         self._taken = 0
@@ -155,7 +157,11 @@ class Context:
             stop.finish(stopping=False)
             return
         begun = link.shared.begun
-        if not stop.force:
+        # Who says twice that nothing runs, and takes no request in between, does not tell the truth.
+        suspicion = None if self.busy else (lane, channel, begun)
+        force = stop.force or (suspicion is not None and suspicion == self._suspicion)
+        self._suspicion = suspicion
+        if not force:
             left = timeout
             if (begun.lane, begun.channel) == (lane, channel):
                 left -= monotonic() - begun.since
@@ -163,7 +169,7 @@ class Context:
                 stop.finish(stopping=False, left=left)
                 return
         stop.begin()
-        if stop.force:
+        if force:
             link.kill()
         self._press_lane(link, lane, channel, begun.since, lambda: stop.finish(stopping=True))
 
