@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 
-NAMES = ("create", "burst", "live", "cells", "flow", "contexts", "start", "memory", "residue", "docker")
+NAMES = ("create", "packages", "burst", "live", "cells", "flow", "contexts", "start", "memory", "residue", "docker")
 
 
 def main(names: list[str]) -> int:

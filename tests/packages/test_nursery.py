@@ -43,7 +43,7 @@ def preloaded():
 def test_packages_are_imported_before_anybody_asks(index, preloaded):
     wheels.make(index, "imported-ahead", {"imported_ahead.py": "import os\nPID = os.getpid()\nCOUNT = []\n"})
     sandbox = preloaded("imported_ahead", "imported-ahead")
-    code = "import imported_ahead, os; imported_ahead.COUNT.append(1); (imported_ahead.PID, os.getpid() > 1, imported_ahead.COUNT)"
+    code = "import imported_ahead as i, os; i.COUNT.append(1); (i.PID, os.getpid() > 1, i.COUNT)"
     assert sandbox.run_code(code).text == "(1, True, [1])", "imported by the first process of another namespace"
     assert sandbox.run_code(code, context="another").text == "(1, True, [1])"
     other = preloaded("imported_ahead", "imported-ahead")
@@ -53,7 +53,7 @@ def test_packages_are_imported_before_anybody_asks(index, preloaded):
 WALL = """
 status = dict(line.split(":", 1) for line in open("/proc/self/status"))
 got = [status[name].split() for name in ("Uid", "Gid", "Groups", "CapEff", "CapPrm", "CapBnd", "NoNewPrivs", "Seccomp")]
-got += [open("/proc/self/cgroup").read().replace("/\\n", "\\n").split(), sorted(__import__("os").listdir("/proc/self/fd"))]
+got += [open("/proc/self/cgroup").read().split(), len(__import__("os").listdir("/proc/self/fd"))]
 got
 """
 
@@ -128,13 +128,8 @@ def test_stop_resume_pause_and_lifetime_work(index, preloaded):
 def test_what_cannot_be_imported_or_forked_does_not_matter(index):
     wheels.make(index, "raises", {"raises.py": "raise RuntimeError('no')\n"})
     wheels.make(index, "exits", {"exits.py": "import os; os._exit(3)\n"})
-    wheels.make(
-        index,
-        "has-threads",
-        {
-            "has_threads.py": "import threading, time; threading.Thread(target=time.sleep, args=(1e6,), daemon=True).start()\n"
-        },
-    )
+    threads = "import threading, time; threading.Thread(target=time.sleep, args=(1e6,), daemon=True).start()\n"
+    wheels.make(index, "has-threads", {"has_threads.py": threads})
     for name in ("raises", "exits", "has-threads"):
         for _ in range(3):
             with Sandbox.create("jail", packages=[name]) as sandbox:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import socket
+from collections.abc import Callable
 from typing import Any, NoReturn
 
+from ..guest import contextprocess
 from ..guest.config import Config
 from ..guest.server import Server
 from . import jail, kernel, layout, messages, rootfs
@@ -42,8 +44,11 @@ def live(settings: Settings, uid: int, control: socket.socket) -> NoReturn:
         os._exit(0)
 
 
-def live_nursed(settings: Settings, control: socket.socket) -> NoReturn:
-    """The same in a process that a nursery has forked: hostile already, and furnished and looked at from outside."""
+def live_nursed(settings: Settings, control: socket.socket, rehearse: Callable[[], None]) -> NoReturn:
+    """The same in a process that a nursery has forked: hostile already, and furnished and looked at from outside.
+
+    While it is parked, its context rehearses.
+    """
     try:
         kernel.close_from(3, (control.fileno(),))
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -53,8 +58,9 @@ def live_nursed(settings: Settings, control: socket.socket) -> NoReturn:
         job = message["job"]
         jail.close_nursed(job, settings.filter_code, landlock_abi=settings.landlock)
         server = Server(control, _config(settings, job), *fds[:2])
-        if job["prefork"]:
-            server.prefork_context()
+        contextprocess.rehearsal = rehearse if job["parked"] else None
+        server.prefork_context()
+        contextprocess.rehearsal = None
         messages.send(control, {"closed": True})
     except messages.Ended:
         os._exit(1)

@@ -44,7 +44,7 @@ class Midwife:
         self.delivered = False
         self._control: socket.socket = self._listener
 
-    def start(self, job: dict[str, Any], *, closed: bool, nursed: bool = False) -> None:
+    def start(self, job: dict[str, Any], *, closed: bool, nursed: bool = False, parked: bool = False) -> None:
         """Put the wall up: the whole of it if `closed`, else all but what the real job decides.
 
         A `nursed` one, always closed, is forked by the template's nursery, if that lives.
@@ -64,7 +64,7 @@ class Midwife:
             self._group.make()
             self._group.add(self._pid)
         if self._pidfd >= 0:
-            self._furnish_nursed({**job, "prefork": True})
+            self._furnish_nursed({**job, "parked": parked})
         elif closed:
             self._furnish({**job, "prefork": True}, entered=False)
         else:
@@ -312,7 +312,7 @@ def park(
 def _start_parked(midwife: Midwife, settings: Settings, zygote: socket.socket, *, closed: bool, nursed: bool) -> None:
     common = {**jobs.COMMON, "environment": settings.environment or None}
     try:
-        midwife.start(limits.plan(common, settings), closed=closed, nursed=nursed)
+        midwife.start(limits.plan(common, settings), closed=closed, nursed=nursed, parked=True)
     except (BirthFailed, OSError) as error:
         messages.send(zygote, {"failed": str(error)})
         raise

@@ -22,6 +22,7 @@ import sys
 import time
 from typing import NoReturn
 
+from ..guest.display import Displays
 from . import cgroups, first, jail, kernel, landlock, layout, messages, seccomp, sweep
 from .settings import FIRST_UID, NURSED_UIDS, UIDS, Settings, new_id
 
@@ -34,8 +35,13 @@ _PATIENCE = 120.0
 _MOST_NAMES = 1000
 # A BLAS that has started threads cannot be forked from.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
-# What a first use imports and settles, done once for all; see `rehearsal`.
-_REHEARSALS = {"pandas": "import pandas; d = pandas.DataFrame({'a': [1.0], 'b': ['x']}); repr(d); d._repr_html_()"}
+# A first use imports modules and settles the interpreter's caches; done here, that is not done again in each sandbox
+# (see `rehearsal`). A value is shown as a cell shows it.
+_REHEARSALS = {
+    "numpy": "numpy.arange(6).reshape(2, 3) * 1.5",
+    "pandas": "pandas.DataFrame({'a': [1, 2], 'b': [0.5, 1.5], 'c': ['x', 'y']})",
+}
+_TIMES = 12
 
 
 def open_nursery(settings: Settings) -> Settings:
@@ -199,8 +205,8 @@ def _preload(settings: Settings) -> None:
     for name in names:
         with contextlib.suppress(BaseException):
             __import__(str(name))
-            if name in _REHEARSALS:
-                exec(_REHEARSALS[name], {})  # noqa: S102 - a constant of ours
+    for _ in range(_TIMES):
+        rehearse()
     os.environ.clear()
     sys.dont_write_bytecode = False
     signal.set_wakeup_fd(-1)
@@ -211,6 +217,16 @@ def _preload(settings: Settings) -> None:
     gc.collect()
     gc.freeze()
     gc.disable()
+
+
+def rehearse() -> None:
+    """Make and show a value of each library that this knows and that is imported."""
+    for name, expression in _REHEARSALS.items():
+        module = sys.modules.get(name)
+        if module is not None:
+            with contextlib.suppress(Exception):
+                value = eval(expression, {name: module})  # noqa: S307 - a constant of ours
+                Displays(lambda _bundle, _main: None).show_main(value)
 
 
 def _serve(settings: Settings, orders: socket.socket) -> None:
@@ -228,6 +244,6 @@ def _serve(settings: Settings, orders: socket.socket) -> None:
         with contextlib.suppress(OSError):
             if kernel.clone(NAMESPACES) == 0:
                 orders.close()
-                first.live_nursed(settings, socket.socket(fileno=fds[0]))
+                first.live_nursed(settings, socket.socket(fileno=fds[0]), rehearse)
         for fd in fds:
             os.close(fd)

@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 import traceback
-from typing import Dict, List, NamedTuple, NoReturn, Tuple
+from typing import Callable, Dict, List, NamedTuple, NoReturn, Optional, Tuple
 
 from .awakening import Memory
 from .cells import Service
@@ -26,6 +26,10 @@ _prctl = ctypes.CDLL(None).prctl
 
 _BROKEN = 70
 _PACKAGE = __name__.partition(".")[0]
+
+
+rehearsal: Optional[Callable[[], None]] = None
+"""What a context that is made ahead does while nobody waits: its memory is then its own, and not copied later."""
 
 
 class Ends(NamedTuple):
@@ -50,6 +54,8 @@ def become_context(config: Config, env: Dict[str, str], ends: Ends, frozen: str 
         os.setsid()
         _connect(ends)
         _set_environment(config, env)
+        if rehearsal is not None:
+            rehearsal()
         _set_interpreter(config)
         _reseed()
         memory = Memory(config.state_directory(), frozen)
