@@ -15,7 +15,8 @@ CLOSED = 141
 COMMANDS = {
     "run": "run a command or a program in a sandbox of its own",
     "shell": "a terminal inside a sandbox",
-    "exec": "run a command in a sandbox that exists",
+    "repl": "a prompt for code that keeps its state from cell to cell",
+    "exec": "run a command or a cell in a sandbox that exists",
     "cp": "copy files and directories into a sandbox or out of it",
     "list": "the sandboxes that exist",
     "destroy": "end sandboxes and remove everything of them",

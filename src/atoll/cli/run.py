@@ -31,7 +31,7 @@ examples:
   atoll run --source . -t 5m "make test"    this directory, copy-on-write
   atoll run --file app.py --deps requirements.txt --network all
   atoll run --reuse -l project=docs "make html"
-  atoll run --keep --code "x = 41"          x is there for `atoll exec ID --code`
+  atoll run --keep --code "x = 41"          atoll exec ID --code "x"
 
 exit code:
   that of the command; 124 after its timeout, 125 when atoll itself fails,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from argparse import Namespace
 
 from ..sync.sandbox import Sandbox
 from . import terminals
 from .interrupts import Interrupts
-from .options import add_env_option, add_sandbox_options, start_directory, wishes
+from .options import add_env_option, add_sandbox_options, refuse_wishes, start_directory
 from .output import STDERR, colourful, paint, write
 from .parsing import Parser, UsageError, split
 from .places import Place, find
@@ -55,7 +54,7 @@ def main(words: list[str]) -> int:
     env = variables(args.env)
     interrupts = Interrupts()
     if args.id is not None:
-        _refuse_wishes(args)
+        refuse_wishes(args)
         return _session(find(args.id), after, env, args.workdir)
     place = Place(args, interrupts, _DAY)
     with place as sandbox:
@@ -68,13 +67,6 @@ def main(words: list[str]) -> int:
 def _require_terminal() -> None:
     if not (os.isatty(0) and os.isatty(1)):
         raise UsageError("A shell needs a terminal; `atoll run` and `atoll exec` work without one.")
-
-
-def _refuse_wishes(args: Namespace) -> None:
-    given = [name for name in wishes(args) if name not in ("labels", "workdir")]
-    given += [name for name in ("driver", "label", "reuse", "keep") if getattr(args, name)]
-    if given:
-        raise UsageError(f"The sandbox {args.id} exists already; leave out what is for a new one: {', '.join(given)}.")
 
 
 def _greet(sandbox: Sandbox) -> None:

@@ -48,6 +48,12 @@ class Showing:
         self._say(STDERR, "".join(f"{line}\n" for line in frames))
         self._say(STDERR, f"{paint(last, 'red', wanted=colourful(STDERR))}\n")
 
+    def take_line(self) -> str:
+        """What the cell has said of a line that is not ended, for whoever goes on with it."""
+        line, self.line = self.line, ""
+        self._at_start = {STDOUT: True, STDERR: True}
+        return line
+
     def fresh_line(self) -> None:
         """Begin a new line, where the cell has not ended its own."""
         for fd in (STDOUT, STDERR):
