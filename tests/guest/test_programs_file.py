@@ -116,6 +116,16 @@ def test_much_output_comes_whole(stand_in):
     assert len(stand_in("head -c 10000000 /dev/zero").stdout) == 10_000_000
 
 
+def test_a_disk_that_takes_no_program_is_told(stand_in, tmp_path):
+    (tmp_path / "tmp").rmdir()
+    error = failure(stand_in("echo"))
+    assert error["name"] == "Unsupported"
+    assert "No such file or directory" in error["value"]
+    (tmp_path / "tmp").mkdir()
+    assert stand_in("echo back").stdout == b"back\n"
+    assert failure(stand_in("\ud800"))["name"] == "Unsupported"
+
+
 def test_one_more_language_is_one_entry():
     names = [name for language in LANGUAGES for name in language.names]
     suffixes = [suffix for language in LANGUAGES for suffix in language.suffixes]

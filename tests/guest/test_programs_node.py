@@ -178,6 +178,7 @@ def test_processes_of_a_cell_are_heard_and_have_none_of_our_descriptors(js):
     "code",
     [
         "while (true) {}",
+        "await null; while (true) {}",
         "await new Promise(() => {})",
         "for (;;) { await new Promise(ok => setTimeout(ok, 5)); globalThis.ticks = (globalThis.ticks || 0) + 1 }",
         "require('child_process').execSync('sleep 60')",
@@ -196,7 +197,7 @@ def test_a_timeout_interrupts_and_keeps_the_state(own, code):
 
 def test_what_cannot_be_interrupted_is_killed_and_the_loss_is_told(own):
     own("let kept = 1")
-    ended = own("await null; while (true) {}", timeout=0.3)
+    ended = own("await new Promise(ok => setTimeout(ok, 1)); while (true) {}", timeout=0.3)
     assert (ended.ok["timed_out"], ended.ok["state_lost"]) == (True, True)
     assert "lost" in failure(ended)["value"]
     assert failure(own("kept"))["name"] == "ReferenceError"

@@ -10,7 +10,7 @@ from .descriptors import close_all
 from .machine import Machine
 from .programlink import ProgramLink
 from .reaper import exit_code
-from .refusal import no_process_left
+from .refusal import from_os_error, invalid, no_process_left
 from .toolchains import Language
 
 
@@ -28,8 +28,8 @@ class FileLink(ProgramLink):
         self._sources.clear()
         made: List[int] = []
         self.mark = self._machine.marks.issue()
+        path = self._written(request["code"])
         try:
-            path = self._written(request["code"])
             stdout, stderr = self._outputs(made)
             words = ["/bin/sh", "-c", self._language.cell, "sh", path]
             theirs = [(self._machine.devnull, 0), (stdout, 1), (stderr, 2)]
@@ -45,13 +45,21 @@ class FileLink(ProgramLink):
         self._machine.reaper.watch(self.pid, self._exited)
 
     def _written(self, code: str) -> str:
-        """The file that holds the program, in a new directory. Raises OSError."""
+        """The file that holds the program, in a new directory. Raises Refused."""
         env = {**self._machine.config.environment(), **self._settings.env}
-        self._directory = os.path.join(env.get("TMPDIR") or "/tmp", "cell-%s" % os.urandom(8).hex())  # noqa: S108  # its own
-        os.mkdir(self._directory, 0o700)
+        temporary = env.get("TMPDIR") or "/tmp"  # noqa: S108  # the sandbox's own
+        self._directory = os.path.join(temporary, "cell-%s" % os.urandom(8).hex())
         path = os.path.join(self._directory, "main%s" % self._language.suffixes[0])
-        with open(path, "wb") as file:
-            file.write(code.encode("utf-8", "surrogateescape"))
+        try:
+            os.mkdir(self._directory, 0o700)
+            with open(path, "wb") as file:
+                file.write(code.encode("utf-8", "surrogateescape"))
+        except OSError as error:
+            self._remove()
+            raise from_os_error(error, path) from error
+        except UnicodeEncodeError:
+            self._remove()
+            raise invalid("The code holds a surrogate that stands for no byte.") from None
         return path
 
     def _exited(self, status: int) -> None:

@@ -310,6 +310,26 @@
   let taken;
   let go = null;
   define(Symbol.for('atoll.driver'), { take: (value) => { taken = value; }, go: () => go() });
+
+  const continueAwaited = (() => {
+    const v8 = require('v8');
+    try {
+      v8.setFlagsFromString('--allow-natives-syntax');
+      const checkpoint = new vm.Script('(() => { %PerformMicrotaskCheckpoint(); })').runInThisContext();
+      checkpoint(); // which compiles it, while that is allowed
+      return () => {
+        try {
+          checkpoint();
+        } catch (error) {
+          if (!(error instanceof SyntaxError)) throw error; // its code was thrown away, and cannot be compiled again
+        }
+      };
+    } catch {
+      return () => {}; // such a loop has to be killed then
+    } finally {
+      v8.setFlagsFromString('--no-allow-natives-syntax');
+    }
+  })();
   const breakable = new vm.Script(`globalThis[Symbol.for('atoll.driver')].go()`, { filename: 'atoll:driver' });
 
   function real(remote) {
@@ -323,14 +343,20 @@
 
   function evaluated(source, name) {
     return new Promise((done, failed) => {
-      go = () => session.post(
+      const post = () => session.post(
         'Runtime.evaluate',
         { expression: `${source}\n//# sourceURL=${name}`, replMode: true, awaitPromise: true, objectGroup: 'cell' },
         (error, answer) => {
+          if (error && /terminated/.test(error.message)) return; // by an interrupt, which is told below
           if (error) failed(new Error(error.message));
           else if (answer.exceptionDetails) failed(thrown(answer.exceptionDetails, source, name));
           else done([real(answer.result)]); // in a list, or a promise would be awaited here
         });
+      go = () => {
+        post();
+        // What follows an `await` that need not wait for anything can be interrupted only as long as we are in here.
+        continueAwaited();
+      };
       try {
         breakable.runInThisContext({ breakOnSigint: true, displayErrors: false });
       } catch (error) {
