@@ -146,6 +146,14 @@ def test_a_large_array_passes_both_ways(box):
     assert np.array_equal(box.variables.get("large"), array)
 
 
+def test_a_value_is_whole_also_when_it_is_the_first_thing_on_a_new_stream(make):
+    sandbox = make()
+    for number in range(20):
+        sandbox.run_code("first = 1", context=str(number))  # through the guest; what follows has a stream of its own
+        sandbox.variables.set("x", bytes(200_000), str(number))
+        assert sandbox.run_code("len(x)", context=str(number)).text == "200000"
+
+
 def test_tables_pass(box):
     frame = pd.DataFrame({"i": [1, 2], "s": ["x", None]}, index=["r", "s"])
     box.variables.set("frame", frame)

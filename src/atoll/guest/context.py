@@ -136,6 +136,9 @@ class Context:
     def take_lane(self, sock: socket.socket) -> None:
         """Give a client's stream to the process. Raises Refused."""
         link = self._lane_link()
+        # The context shares the file description: it blocks there, and here single sends do not. Before the context
+        # has it, for what the client has sent by then may be half of its request.
+        sock.setblocking(True)
         try:
             link.add_lane(self._lanes.upcoming(), sock)
         except OSError as error:

@@ -33,8 +33,6 @@ class Lane:
         self._gone = gone
         self._drained = drained
         self._frames: Deque[bytes] = deque()
-        # The context shares the file description: it blocks there, and here single sends do not.
-        sock.setblocking(True)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
         loop.watch(sock.fileno(), _RDHUP, self._ready)
 
