@@ -119,11 +119,11 @@ def test_much_output_comes_whole(stand_in):
 def test_a_disk_that_takes_no_program_is_told(stand_in, tmp_path):
     (tmp_path / "tmp").rmdir()
     error = failure(stand_in("echo"))
-    assert error["name"] == "Unsupported"
+    assert error["name"] == "FileError"
     assert "No such file or directory" in error["value"]
     (tmp_path / "tmp").mkdir()
     assert stand_in("echo back").stdout == b"back\n"
-    assert failure(stand_in("\ud800"))["name"] == "Unsupported"
+    assert failure(stand_in("\ud800"))["name"] == "InvalidInput"
 
 
 def test_one_more_language_is_one_entry():

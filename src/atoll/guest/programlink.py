@@ -70,7 +70,7 @@ class ProgramLink:
         try:
             self._run(request)
         except Refused as refusal:
-            self._refuse(refusal.message)
+            self._refuse(refusal)
 
     def _run(self, request: Dict[str, Any]) -> None:
         """Begin a cell. Raises Refused."""
@@ -224,8 +224,10 @@ class ProgramLink:
         lines = self._tail.decode("utf-8", "replace").splitlines(keepends=True)
         return "".join(lines[-_TAIL_LINES:])
 
-    def _refuse(self, sentence: str) -> None:
-        error = {"name": "Unsupported", "value": sentence, "traceback": "Unsupported: %s\n" % sentence}
+    def _refuse(self, refusal: Refused) -> None:
+        """As the error of the cell, named as the client's own error for it is."""
+        name = refusal.code.title().replace("_", "")
+        error = {"name": name, "value": refusal.message, "traceback": "%s: %s\n" % (name, refusal.message)}
         self._end_soon({"exit_code": None, "error": error})
 
     def _end_soon(self, answer: Dict[str, Any]) -> None:
