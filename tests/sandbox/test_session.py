@@ -77,7 +77,9 @@ def test_leaving_a_stream_stops_the_command_and_keeps_the_session(shell):
 def test_output_beyond_the_limit_is_cut_and_told(shell):
     done = shell.run("head -c 100000 /dev/zero | tr '\\0' x; echo done >&2", max_output=1000)
     assert (len(done.stdout + done.stderr), done.truncated, done.exit_code) == (1000, True, 0)
-    assert not shell.run("echo short").truncated
+    assert not shell.run("echo short", max_output="1K").truncated
+    with pytest.raises(InvalidInput):
+        shell.run("echo", max_output="much")
 
 
 def test_a_timeout_is_told_and_the_session_goes_on(shell):

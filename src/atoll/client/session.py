@@ -67,8 +67,9 @@ class AsyncSession:
             SessionEnded: its shell has ended before, or was closed.
             CommandFailed: `check` was asked for, and the command failed or ran out of time.
         """
-        running = await self._launch(command, timeout, max_output)
-        gathered = Gathered(max_output)
+        limit = parse_size(max_output, "max_output")
+        running = await self._launch(command, timeout, limit)
+        gathered = Gathered(limit)
         audience = Audience(on_stdout, on_stderr)
         async with running.operation:
             while isinstance(item := await running.next(), Frame):
@@ -86,8 +87,10 @@ class AsyncSession:
         The command starts when the first chunk is asked for. Leaving the iteration early stops it as a timeout does.
         """
 
+        limit = None if max_output is None else parse_size(max_output, "max_output")
+
         async def start() -> Running:
-            return await self._launch(command, timeout, max_output)
+            return await self._launch(command, timeout, limit)
 
         return AsyncOutput(start)
 
@@ -119,7 +122,7 @@ class AsyncSession:
         if self._closed:
             raise SessionEnded(f"Session {self._id} was closed.", hint="Open another one.")
 
-    async def _launch(self, command: object, timeout: Timeout, max_output: int | None) -> _Command:
+    async def _launch(self, command: object, timeout: Timeout, limit: int | None) -> _Command:
         self._check_open()
         seconds = choose_timeout(timeout, self._timeout)
         request: dict[str, Any] = {
@@ -128,8 +131,8 @@ class AsyncSession:
             "command": _checked(command),
             "timeout": seconds,
         }
-        if max_output is not None:
-            request["limit"] = parse_size(max_output, "max_output")
+        if limit is not None:
+            request["limit"] = limit
         deadline = None if seconds is None else monotonic() + seconds + GRACE
         return _Command(await self._links.open(request, quiet=None, deadline=deadline))
 
