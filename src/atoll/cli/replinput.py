@@ -55,6 +55,9 @@ class Keyboard:
         except UnicodeDecodeError:
             complain("That was not UTF-8 text.")
             return ""
+        except SystemError as error:
+            # Of two signals at once, input() calls the second handler on top of what the first has raised.
+            raise error.__cause__ or error from None
 
     def remember(self, text: str) -> None:
         """Let the arrow keys find these lines again."""
