@@ -207,7 +207,8 @@ class AnyIO:
 
         with anyio.fail_after(timeout):
             # In a thread, where a plain function may block; a coroutine function only makes its coroutine there.
-            value = await anyio.to_thread.run_sync(function, abandon_on_cancel=True)
+            # It comes in a tuple, since trio lets no bare coroutine out of a thread.
+            (value,) = await anyio.to_thread.run_sync(lambda: (function(),), abandon_on_cancel=True)
             return await value if hasattr(value, "__await__") else value
 
     def lock(self) -> Lock:
@@ -312,7 +313,8 @@ class _TaskLock:
     def __init__(self) -> None:
         import anyio
 
-        self._lock = anyio.Lock(fast_acquire=True)
+        # Not an anyio.Lock, which only the task that has it may release: an iteration may be ended by another.
+        self._lock = anyio.Semaphore(1, max_value=1, fast_acquire=True)
         self.release = self._lock.release
 
     async def acquire(self, timeout: float | None = None) -> bool:

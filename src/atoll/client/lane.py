@@ -279,6 +279,8 @@ class Turn:
         except BaseException:
             self.close()
             raise
+        if self._ended:
+            raise Closed  # another thread or task gave it up
         try:
             await self._explain()
         except BaseException:
@@ -356,7 +358,17 @@ class Turn:
         self._frames.append(Frame(self._channel, END, 0, _encode({"ok": said}).encode("ascii")))
         self._ended = True
 
+    @property
+    def left(self) -> float | None:
+        """Seconds until its time is up, as far as this side knows."""
+        return None if self._deadline is None else max(self._deadline - monotonic(), 0.0)
+
     async def call(self, **request: Any) -> None:
+        """Say something to the request. One that is out of time hears nothing more: it is stopped."""
+        if self.left == 0.0 and self._stop is None:
+            await self._expire()
+        if self.timed_out:
+            return
         message = _encode(request).encode("ascii")
         try:
             await self._lane.stream.send(HEADER.pack(len(message), self._channel, CALL, 0) + message)
