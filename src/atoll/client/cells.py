@@ -95,7 +95,7 @@ class Hearing:
             return await self._result(event, size)
         if "ask" in event and self.answering is not None:
             number = answers.integer(event, "ask")
-            answer = await self.answering.answer(event.get("question"))
+            answer = await self.answering.answer(event.get("question"), talk.left)
             await talk.call(answer=number, **answer)
         return None
 

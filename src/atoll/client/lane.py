@@ -27,6 +27,9 @@ from .running import GRACE
 _EAGER = 0.00015
 """Most cells that are short take less than that, and being woken up afterwards as long again."""
 
+_CLOSE = 0.05
+"""What is said to a cell with less time than that would hardly reach it."""
+
 _QUEUE = 60.0
 """How much longer than its own time a request may wait for requests of other processes in its context."""
 
@@ -365,7 +368,8 @@ class Turn:
 
     async def call(self, **request: Any) -> None:
         """Say something to the request. One that is out of time hears nothing more: it is stopped."""
-        if self.left == 0.0 and self._stop is None:
+        while not self.timed_out and (left := self.left) is not None and left < _CLOSE:
+            await self._lanes.links.io.sleep(left)
             await self._expire()
         if self.timed_out:
             return

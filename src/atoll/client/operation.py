@@ -213,6 +213,11 @@ class Operation:
             await self._guarded(self._link.send(frames.encode_json(self._channel, CALL, request)))
 
     @property
+    def left(self) -> float | None:
+        """Seconds until it must have ended."""
+        return None if self._deadline is None else max(self._deadline - monotonic(), 0.0)
+
+    @property
     def closed(self) -> bool:
         """Whether it was given up before its END came."""
         return self._closed

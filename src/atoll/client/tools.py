@@ -74,8 +74,8 @@ class Answering:
         if self._tools is not None:
             request["tools"] = list(self._tools.functions)
 
-    async def answer(self, question: object) -> dict[str, Any]:
-        """Raises what the caller's own `on_input` raises."""
+    async def answer(self, question: object, left: float | None = None) -> dict[str, Any]:
+        """No tool is waited for when no time is `left`. Raises what the caller's own `on_input` raises."""
         if not isinstance(question, dict):
             return _refusal("The question is no JSON object.")
         if self._on_input is not None and isinstance(question.get("input"), str):
@@ -84,10 +84,10 @@ class Answering:
                 text = await text
             return _refusal("Nothing was entered.") if text is None else {"value": str(text)}
         if self._tools is not None and "tool" in question:
-            return await self._call(self._tools, question)
+            return await self._call(self._tools, question, left)
         return _refusal("The host answers no such question.")
 
-    async def _call(self, tools: Tools, question: dict[str, Any]) -> dict[str, Any]:
+    async def _call(self, tools: Tools, question: dict[str, Any], left: float | None) -> dict[str, Any]:
         name, arguments, keywords = (question.get(part) for part in ("tool", "arguments", "keywords"))
         function = tools.functions.get(name) if isinstance(name, str) else None
         if function is None or not isinstance(arguments, list) or not isinstance(keywords, dict):
@@ -95,14 +95,17 @@ class Answering:
         self._calls += 1
         if self._calls > tools.max_calls:
             return _refusal(f"This cell has made {tools.max_calls} calls, which is all that it may make.")
-        return await self._attempt(tools, name, lambda: function(*arguments, **keywords))
+        timeout = min((limit for limit in (tools.timeout, left) if limit is not None), default=None)
+        return await self._attempt(tools, name, lambda: function(*arguments, **keywords), timeout)
 
-    async def _attempt(self, tools: Tools, name: object, call: Callable[[], Any]) -> dict[str, Any]:
+    async def _attempt(
+        self, tools: Tools, name: object, call: Callable[[], Any], timeout: float | None
+    ) -> dict[str, Any]:
         try:
-            value = await self._io.call(call, tools.timeout)
+            value = await self._io.call(call, timeout)
             encoded = json.dumps(value)
         except TimeoutError:
-            return _refusal(f"The host's {name} did not answer within {tools.timeout:g} s.")
+            return _refusal(f"The host's {name} did not answer within {timeout:g} s.")
         except Exception as error:  # noqa: BLE001  # what a tool raises is its answer
             return _refusal(f"The host's {name} failed: {type(error).__name__}: {_said(error)}"[:10_000])
         if len(encoded) > tools.max_size:

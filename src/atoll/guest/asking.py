@@ -18,6 +18,8 @@ _NOBODY = "The host can only be asked by a cell that runs, and by the process it
 class ToolError(Exception):
     """A function of the host failed, or the host refused the call."""
 
+    __module__ = "builtins"  # a traceback names it as code finds it
+
 
 class Asking:
     """One question at a time, from whichever thread of the cell."""
@@ -64,6 +66,7 @@ class Asking:
             if not hasattr(builtins, name):
                 setattr(builtins, name, Tool(name, self._call))
         builtins.__dict__["tools"] = Tools(names, self._call)
+        builtins.__dict__["ToolError"] = ToolError
 
     def _input(self, prompt: object = "") -> str:
         if not self._answers_input:
