@@ -191,6 +191,15 @@ OPERATIONS = {
         lambda sb, tmp: sb.run_code("x"),
         [ok(**{**CELL, "error": {"name": "E", "value": "v", "traceback": "t"}})],
     ),
+    "open a session": (lambda sb, tmp: sb.session(), [ok(session="session-1", shell="bash")]),
+    "a command of a session": (
+        lambda sb, tmp: sb.session().run("x", timeout=0.3),
+        [data(b"out", channel=2), data(b"err", 2, channel=2), end({"ok": {**CELL, "exit_code": 0}}, channel=2)],
+    ),
+    "stream a session": (
+        lambda sb, tmp: list(sb.session().stream("x", timeout=0.3)),
+        [data(b"out", channel=2), end({"ok": {**CELL, "exit_code": 3}}, channel=2)],
+    ),
     "interrupt": (lambda sb, tmp: sb.interrupt(), [ok(interrupted=True)]),
     "processes": (lambda sb, tmp: sb.processes(), [ok(processes=[PROCESS])]),
     "signal": (lambda sb, tmp: sb.signal(5, 9), [ok()]),
@@ -226,4 +235,10 @@ OPERATIONS = {
 }  # fmt: skip
 
 # What goes before, for operations that begin with another one.
-FIRST = {"download": ok(info=INFO), "download a tree": ok(info=DIRECTORY)}
+_SESSION = ok(session="session-1", shell="bash")
+FIRST = {
+    "download": ok(info=INFO),
+    "download a tree": ok(info=DIRECTORY),
+    "a command of a session": _SESSION,
+    "stream a session": _SESSION,
+}

@@ -12,11 +12,11 @@ from ..policy.sizes import parse_size
 from ..policy.text import shown
 from ..types import Completed
 from ..wire.frames import DATA, END, Frame
-from . import answers
+from . import answers, running
 from .command import MAX_OUTPUT, Timeout, add_surroundings, choose_timeout
 from .links import Links
 from .output import AsyncOutput
-from .running import GRACE, Audience, Callback, Gathered, Running
+from .running import Audience, Callback, Gathered, Running
 
 _CLOSE = 60.0
 _OUT_OF_TIME = 124
@@ -68,11 +68,11 @@ class AsyncSession:
             CommandFailed: `check` was asked for, and the command failed or ran out of time.
         """
         limit = parse_size(max_output, "max_output")
-        running = await self._launch(command, timeout, limit)
+        under_way = await self._launch(command, timeout, limit)
         gathered = Gathered(limit)
         audience = Audience(on_stdout, on_stderr)
-        async with running.operation:
-            while isinstance(item := await running.next(), Frame):
+        async with under_way.operation:
+            while isinstance(item := await under_way.next(), Frame):
                 gathered.take(item)
                 await audience.hear(item)
         await audience.finish()
@@ -133,7 +133,7 @@ class AsyncSession:
         }
         if limit is not None:
             request["limit"] = limit
-        deadline = None if seconds is None else monotonic() + seconds + GRACE
+        deadline = None if seconds is None else monotonic() + seconds + running.GRACE
         return _Command(await self._links.open(request, quiet=None, deadline=deadline))
 
 
