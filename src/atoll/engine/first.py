@@ -20,10 +20,7 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 def live(settings: Settings, uid: int, control: socket.socket) -> NoReturn:
     """Wait until the midwife has furnished this process's namespaces, then close the wall and serve."""
     try:
-        kernel.close_from(3, (control.fileno(),))
-        # The zygote's log is a host file: a guest could fill the disk with it.
-        os.dup2(0, 1)
-        os.dup2(0, 2)
+        silence((control.fileno(),))
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         message, fds = messages.receive(control)
         job = message["job"]
@@ -42,6 +39,17 @@ def live(settings: Settings, uid: int, control: socket.socket) -> NoReturn:
         server.run()
     finally:
         os._exit(0)
+
+
+def silence(kept: tuple[int, ...]) -> None:
+    """Close every descriptor but some, and have nothing as input and output.
+
+    The zygote's log is a host file, which a guest could fill the disk with; whatever else was open is not its business.
+    """
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    kernel.close_from(3, kept)
 
 
 def live_nursed(settings: Settings, control: socket.socket, rehearse: Callable[[], None]) -> NoReturn:

@@ -147,9 +147,7 @@ def _keep(pid: int, life: int, listener: socket.socket) -> None:
 def _live(settings: Settings, control: socket.socket, orders: socket.socket) -> NoReturn:
     """The whole life of a nursery."""
     try:
-        kernel.close_from(3, (control.fileno(), orders.fileno()))
-        os.dup2(0, 1)
-        os.dup2(0, 2)
+        first.silence((control.fileno(), orders.fileno()))
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         messages.receive(control)
         try:

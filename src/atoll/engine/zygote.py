@@ -426,7 +426,10 @@ def daemon(home: str, tag: str, ready: int, cloudpickle: str = "", environment: 
     os.setsid()
     os.umask(0o022)
     os.set_inheritable(ready, False)
+    # Its program came on descriptor 0, which is closed by now: the next that is opened would be called so.
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    os.dup2(null, 0)
-    os.close(null)
+    os.dup2(null, 0, inheritable=True)
+    if null != 0:
+        os.close(null)
+    os.set_inheritable(0, True)
     main(home, tag, ready, cloudpickle, environment)
