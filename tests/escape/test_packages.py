@@ -71,7 +71,10 @@ attempt("descriptors", lambda: len(os.listdir("/proc/self/fd")))
 wanted = ("Cap", "NoNew", "Secc")
 attempt("status", lambda: [line.split() for line in open("/proc/self/status") if line.startswith(wanted)])
 attempt("ids", lambda: (os.getuid(), os.getgid(), os.getpid(), os.getgroups()))
-attempt("links", lambda: [os.readlink(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd") if n not in "3"])
+def links():
+    names = os.listdir("/proc/self/fd")
+    return [os.readlink(f"/proc/self/fd/{n}") for n in names if os.path.lexists(f"/proc/self/fd/{n}")]
+attempt("links", links)
 """
 
 # Packages that change the trusted code in their own memory before a sandbox is forked from it.
@@ -126,6 +129,16 @@ class PackagesMaker(Maker):
             assert time.monotonic() < deadline, "it is never imported ahead"
             time.sleep(0.05)
 
+    def close(self):
+        """Nurseries and parked sandboxes go by themselves, a little after their zygote."""
+        self.call("end")
+        places = (f"{self.state}/jail/run", f"{self.state}/jail/boxes")
+        eventually(
+            lambda: not [name for place in places for name in os.listdir(place) if name.startswith("sb-")],
+            "all are gone",
+        )
+        super().close()
+
 
 @pytest.fixture(scope="module")
 def root_maker():
@@ -164,10 +177,7 @@ def test_a_package_that_is_hostile_when_it_is_imported_gets_nowhere(maker):
     assert ["Seccomp:", "2"] in eval(found["status"])
     assert "PATH" in found["environment"]
     assert "ATOLL" not in found["environment"]
-    links = eval(found["links"])
-    assert sorted(link.partition(":")[0] for link in links if not link.startswith("/proc")) == ["/null"] * 3 + [
-        "socket"
-    ]
+    assert {link.partition(":")[0] for link in eval(found["links"])} <= {"/null", "socket"}, "nothing of the host's"
     # The controls: the same attempts are no mistakes of ours.
     assert box.run("echo x > /tmp/x && cat /tmp/x")["stdout"] == "x\n"
     box.destroy()
