@@ -14,7 +14,7 @@ SECRET = "the host's own words"
 # What a root may hold; everything else of the host would be a leak.
 VIEW = {
     ".host", "bin", "dev", "etc", "home", "lib", "lib32", "lib64", "libx32", "proc", "root", "run", "sbin", "tmp",
-    "usr", "var", "workspace",
+    "packages", "usr", "var", "workspace",
 }  # fmt: skip
 DEVICES = {
     "fd", "full", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout", "tty", "urandom", "zero",
