@@ -15,6 +15,8 @@ def host(tmp_path, monkeypatch):
     """A host without any settings, whose home is empty."""
     for name in [name for name in os.environ if name.startswith(("PIP_", "XDG_"))]:
         monkeypatch.delenv(name)
+    for name in settings._CERTIFICATES:
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(settings, "_files", lambda: [str(tmp_path / "one"), str(tmp_path / "two")])
     return tmp_path

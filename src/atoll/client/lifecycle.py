@@ -163,10 +163,11 @@ async def _create(driver: Driver, spec: Spec, register: Register, on_progress: C
         try:
             return await driver.create(spec, register)
         except NotBuilt as missing:
-            from .workshop import build
+            environment = missing.environment
+        from .workshop import build
 
-            # Again and again: somebody may remove it in between.
-            await build(driver, missing.environment, on_progress)
+        # Again and again: somebody may remove it in between.
+        await build(driver, environment, on_progress)
 
 
 async def _record(io: IO, registered: Store, row: Row) -> Record | None:

@@ -58,8 +58,8 @@ def reason_of(packages: tuple[str, ...], completed: Completed) -> str:
     if completed.timed_out:
         return f"{what}: the installer ran out of time."
     said = [clean(line) for line in (completed.stderr + "\n" + completed.stdout).splitlines() if line.strip()]
-    errors = [line.partition(":")[2].strip() for line in said if line.lower().startswith("error:")]
-    # uv draws a little tree below its headline.
+    errors = [line.partition(":")[2].strip() for line in said if line.lower().lstrip().startswith(("error:", "cause:"))]
+    # An older uv draws a little tree below its headline.
     errors = errors or [line.lstrip(" ×╰─▶├│") for line in said if line.lstrip().startswith(("×", "╰─▶"))]
     reason = " ".join(errors[:_REASONS] or said[-1:]) or f"the installer ended with {completed.exit_code}"
     if any(word in line for word in _NO_NETWORK for line in said):

@@ -67,6 +67,11 @@ def options_of(order: dict[str, Any]) -> list[str]:
 
 
 def install(order: dict[str, Any], python: str) -> int:
+    certificates = [values[0] for name, *values in order["options"] if name == "cert"]
+    # uv has certificates of its own unless it is told otherwise, in words that changed.
+    environment = {**os.environ, "UV_NATIVE_TLS": "1", "UV_SYSTEM_CERTS": "1"}
+    if certificates:
+        environment["SSL_CERT_FILE"] = certificates[0]
     if order.get("uv"):
         options = [
             word for word in options_of(order) if not word.startswith(("--timeout", "--cert", "--prefer-binary"))
@@ -78,7 +83,7 @@ def install(order: dict[str, Any], python: str) -> int:
     else:
         words = [*pip_command(), "--python", python, "install", "--no-input", "--no-compile", "--progress-bar=off",
                  "--no-cache-dir", "--disable-pip-version-check", "--retries=2", *options_of(order)]  # fmt: skip
-    return subprocess.run([*words, "--", *order["packages"]], check=False).returncode
+    return subprocess.run([*words, "--", *order["packages"]], env=environment, check=False).returncode
 
 
 def install_for_user(order: dict[str, Any]) -> int:

@@ -21,6 +21,7 @@ _REFUSED = {
     "client-cert": "it would be shown to code of the packages",
     "require-hashes": "packages= takes no hashes yet",
 }
+_CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 _LONGEST_FILE = 1 << 20
 # What the default image shows of the host as it is.
 _VISIBLE = ("/usr/", "/etc/ssl/certs/", "/etc/pki/tls/certs/")
@@ -90,6 +91,9 @@ def read() -> Sources:
     for path in _files():
         found.update(_parse(path))
     found.update(_from_environment())
+    if not found.get("cert"):
+        # Where pip looks next.
+        found["cert"] = tuple(filter(None, map(os.environ.get, _CERTIFICATES)))[:1]
     for name, why in _REFUSED.items():
         if found.get(name):
             raise Unsupported(f"pip's setting {name!r} is not honoured by packages=: {why}.", hint="Unset it.")
