@@ -203,6 +203,7 @@ def _preload(settings: Settings) -> None:
     for name in names:
         with contextlib.suppress(BaseException):
             __import__(str(name))
+    _forget_halves()
     for _ in range(_TIMES):
         rehearse()
     os.environ.clear()
@@ -215,6 +216,16 @@ def _preload(settings: Settings) -> None:
     gc.collect()
     gc.freeze()
     gc.disable()
+
+
+def _forget_halves() -> None:
+    """Forget the submodules of packages whose own import failed: a second try would not find them as attributes.
+
+    matplotlib is one that fails here, since it wants a directory to write to.
+    """
+    for name in list(sys.modules):
+        if name.rpartition(".")[0] and name.partition(".")[0] not in sys.modules:
+            del sys.modules[name]
 
 
 def rehearse() -> None:
