@@ -7,8 +7,13 @@ import re
 
 import pytest
 
+from atoll import Sandbox
+
+from .documented import python_blocks, run_page
+
 ROOT = pathlib.Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+PROGRAMS = [page for page in PAGES if next(python_blocks(page.read_text()), None)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -16,6 +21,43 @@ def test_links_within_the_repository_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PROGRAMS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_code_of_a_page_runs_and_does_what_it_says(page, tmp_path, monkeypatch):
+    before = {info.id for info in Sandbox.list()}
+    monkeypatch.chdir(tmp_path)
+    try:
+        run_page(page.read_text(), page.name)
+    finally:
+        left = [info.id for info in Sandbox.list() if info.id not in before]
+        for id in left:
+            Sandbox.connect(id).destroy()
+    assert left == []
+
+
+@pytest.mark.parametrize(
+    ("page", "complaint"),
+    [
+        ("```python\n6 * 7  # -> 43\n```", "line 2 gives 42"),
+        ("```python\nprint('a', 'b', sep='-')  # -> a b\n```", "line 2 prints"),
+        ("```python\nif False:\n    print()  # -> x\n```", "never reached"),
+        ("```python\nx = 1  # -> 1\n```", "belong to no expression"),
+        ("```python\nprint(1)\n```\n\n```text\n2\n```", "page.md:2 prints:\n1"),
+        ("```python notest\n1\n```", "every block runs"),
+    ],
+)
+def test_a_page_that_says_something_wrong_is_found_out(page, complaint):
+    with pytest.raises(AssertionError, match=complaint):
+        run_page(page, "page.md")
+
+
+def test_a_page_that_is_right_passes():
+    run_page(
+        "```python\nx = 6\n```\nand\n```python\nx * 7  # -> 42\nprint('took 3 s')  # -> took … s\n"
+        "for i in range(2):\n    print(i)\n```\n```text\ntook …\n0\n1\n```\n",
+        "page.md",
+    )
 
 
 def test_the_index_names_every_page():
