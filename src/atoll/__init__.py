@@ -15,6 +15,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # what type checkers take for true; importing typing for it would cost 5 ms
 if TYPE_CHECKING:
+    from .client.tools import Tools
     from .errors import (
         AtollError,
         Busy,
@@ -119,6 +120,7 @@ __all__ = [
     "Spec",
     "StoreError",
     "TimedOut",
+    "Tools",
     "Transfer",
     "UnknownDriver",
     "Unresponsive",
@@ -144,6 +146,8 @@ def _home_of(name: str) -> str:
         return "sandbox"
     if name in _SYNC:
         return "sync"
+    if name == "Tools":
+        return "client.tools"
     return "types" if name in _TYPES else "errors"
 
 
