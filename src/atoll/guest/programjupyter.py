@@ -83,6 +83,7 @@ class Kernel:
                 "There is no Jupyter kernel %r inside the sandbox; those that there are: %s. "
                 'packages=["ipykernel"] brings python3.' % (name, found)
             ) from None
+        self.is_python = language.lower() == "python"
         if language.lower() != "r":  # whose kernel knows no other transport
             self._manager.transport = "ipc"
             self._manager.ip = os.path.join(self._directory, "k")
@@ -120,6 +121,7 @@ class Bridge:
         self._requests = os.fdopen(5, "rb")
         os.set_inheritable(5, False)
         self._kernel: Any = None
+        self._held: Any = None
         self._interrupted = False
         signal.signal(signal.SIGINT, self._note_interrupt)
 
@@ -155,6 +157,8 @@ class Bridge:
         state: Dict[str, Any] = {"error": None, "truncated": False}
         while self._listen(wanted, state):
             pass
+        # Kernels other than Python's show the value of a cell as they show anything else: it is what they show last.
+        self._release(state, main=state["error"] is None and not self._kernel.is_python)
         return state
 
     def _listen(self, wanted: str, state: Dict[str, Any]) -> bool:
@@ -170,15 +174,25 @@ class Bridge:
         except InterruptedError:
             return True
         content, kind = message["content"], message["msg_type"]
+        if kind != "status":
+            self._release(state, main=False)
         if kind == "stream":
             self._answers.output(STDERR if content["name"] == "stderr" else STDOUT, content["text"])
         elif message["parent_header"].get("msg_id") != wanted:
             return True
         elif kind in ("display_data", "execute_result", "update_display_data"):
-            self._show(content["data"], kind == "execute_result", state)
+            self._held = content["data"]
+            if kind == "execute_result":
+                self._release(state, main=True)
         elif kind == "error":
             state["error"] = _error(content["ename"], content["evalue"], "\n".join(content["traceback"]) + "\n")
         return not (kind == "status" and content["execution_state"] == "idle")
+
+    def _release(self, state: Dict[str, Any], *, main: bool) -> None:
+        """Show what came last."""
+        held, self._held = self._held, None
+        if held is not None:
+            self._show(held, main, state)
 
     def _show(self, data: Dict[str, Any], main: bool, state: Dict[str, Any]) -> None:
         """What is too large for an event goes, the largest first."""
