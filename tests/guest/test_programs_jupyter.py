@@ -1,6 +1,8 @@
 """Jupyter kernels as contexts: ipykernel for real, and what is missing."""
 
 import importlib.util
+import json
+import os
 import sys
 import sysconfig
 
@@ -118,4 +120,25 @@ def test_a_stubborn_kernel_is_killed_and_the_loss_is_told(tmp_path):
     ended = client.do("code", code=stubborn, language="jupyter:python3", timeout=3)
     assert (ended.ok["timed_out"], ended.ok["state_lost"]) == (True, True)
     assert not alive(int(ended.stdout))
+    guest.close()
+
+
+@needs_ipykernel
+def test_the_kernel_of_r_keeps_its_state_and_its_values_are_results(tmp_path):
+    if not os.path.isdir("/usr/lib/R/site-library/IRkernel"):
+        pytest.skip("there is no IRkernel here; apt-get install r-cran-irkernel")
+    guest = start(tmp_path)
+    client = guest.connect()
+    kernel = {"argv": ["R", "--slave", "-e", "IRkernel::main()", "--args", "{connection_file}"], "language": "R"}
+    place = tmp_path / "workspace" / ".local/share/jupyter/kernels/ir"
+    place.mkdir(parents=True)
+    (place / "kernel.json").write_text(json.dumps({**kernel, "display_name": "R"}))
+    # Kernels are looked for in the home, which is that of the host here.
+    env = {"JUPYTER_PATH": str(tmp_path / "workspace" / ".local/share/jupyter")}
+    client.do("create_context", context="r", language="jupyter:ir", env=env)
+    assert client.code("x <- 3; print('said')", context="r").stdout == b'[1] "said"\n'
+    ended = client.code("x * 2", context="r")
+    assert [event["main"] for event in ended.events] == [True]
+    assert text(ended) == "[1] 6"
+    assert failure(client.code("stop('no')", context="r"))["value"].endswith("no\n")
     guest.close()
