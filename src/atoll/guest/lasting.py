@@ -17,6 +17,7 @@ from .refusal import BUSY, Refused, from_os_error, invalid
 _LIST = "contexts.json"
 _MAX_LIST = 1 << 20
 _GENERATION = 8
+_NOTHING_ODD = os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Standing(NamedTuple):
@@ -44,8 +45,10 @@ class Lasting:
     def kept(self) -> List[ContextSettings]:
         """The contexts of the last checkpoint. What cannot be read counts as none: it is the sandbox's own doing."""
         try:
-            with open(os.path.join(self._directory, _LIST), "rb") as file:
-                return [self._read(entry) for entry in json.loads(file.read(_MAX_LIST))]
+            # Whatever lies there now: the guest must not wait for a pipe.
+            fd = os.open(os.path.join(self._directory, _LIST), os.O_RDONLY | _NOTHING_ODD)
+            with open(fd, "rb") as file:
+                return [self._read(entry) for entry in json.loads(file.read(_MAX_LIST) or b"")]
         except (OSError, ValueError, TypeError, AttributeError, RecursionError, Refused):
             return []
 
@@ -127,7 +130,12 @@ class Lasting:
 
     def _write(self, entries: List[Dict[str, Any]]) -> None:
         new = os.path.join(self._directory, _LIST + ".new")
-        with open(new, "w", encoding="ascii") as file:
+        try:
+            os.unlink(new)
+        except FileNotFoundError:
+            pass
+        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOTHING_ODD, 0o600)
+        with open(fd, "w", encoding="ascii") as file:
             json.dump(entries, file)
             file.flush()
             os.fsync(file.fileno())
