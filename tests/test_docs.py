@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import pathlib
 import re
+import threading
 
 import pytest
 
-from atoll import Sandbox
+from atoll import AtollError, Sandbox
 
 from .documented import python_blocks, run_page
 
@@ -23,8 +25,35 @@ def test_links_within_the_repository_lead_somewhere(page):
             assert (page.parent / target).exists(), target
 
 
+def wanted_packages():
+    """Every list of packages that a page gives to a sandbox."""
+    for page in PROGRAMS:
+        for block in python_blocks(page.read_text()):
+            for node in ast.walk(ast.parse(block.code)):
+                if isinstance(node, ast.keyword) and node.arg == "packages":
+                    yield tuple(sorted(ast.literal_eval(node.value)))
+
+
+@pytest.fixture(scope="module")
+def environments():
+    """All of them are installed at once, since an installer waits more than it works. A page meets what has failed."""
+
+    def install(packages):
+        try:
+            Sandbox.create(packages=packages).destroy()
+        except AtollError:
+            return
+
+    threads = [threading.Thread(target=install, args=[packages]) for packages in set(wanted_packages())]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", PROGRAMS, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_code_of_a_page_runs_and_does_what_it_says(page, tmp_path, monkeypatch):
+def test_the_code_of_a_page_runs_and_does_what_it_says(page, environments, tmp_path, monkeypatch):
     before = {info.id for info in Sandbox.list()}
     monkeypatch.chdir(tmp_path)
     try:
