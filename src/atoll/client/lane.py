@@ -196,6 +196,8 @@ class Turn:
     started = 0.0
     _heard = False
     _again = False
+    _late = False
+    _forced = False
     _ended = False
     _stop: Operation | None = None
     _channel = 0
@@ -268,13 +270,17 @@ class Turn:
         if self._ended:
             raise Closed
         try:
-            left = None if self._deadline is None else max(self._deadline - monotonic(), 0.0)
+            left = self.left
+            if left == 0.0 and self._late:
+                raise TimeoutError  # who never stops talking is late, too
+            self._late = left == 0.0
             data = await self._lane.stream.recv(left)
             if data:
                 self._heard = True
                 self._accept(data)
                 return
         except TimeoutError:
+            self._late = False
             await self._expire()
             return
         except OSError:
@@ -326,6 +332,9 @@ class Turn:
                 self._deadline = monotonic() + GRACE
                 return
             left = answers.number(stop.answer(frame), "left")
+            if self._forced:
+                raise Unresponsive("The guest did not end a cell that is out of time.")
+            self._forced = force
             self._deadline = monotonic() + min(max(left, 0.02), max(timeout, 1.0))
         except BaseException:
             self.close()
@@ -406,9 +415,10 @@ class Turn:
             await stop.end()
 
     def close(self) -> None:
-        """Give it up, unless it has ended. Then the context ends what it was doing."""
-        if not self._ended:
+        """Give it up, unless it has ended and all of it was taken. Then the context ends what it was doing."""
+        if not self._ended or self._frames:
             self._ended = True
+            self._frames.clear()
             self._lanes.drop(self._seat)
         if self._stop is not None:
             self._stop.close()

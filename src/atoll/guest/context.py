@@ -163,6 +163,8 @@ class Context:
         # Who says twice that nothing runs, and takes no request in between, does not tell the truth.
         suspicion = None if self.busy else (lane, channel, begun)
         force = stop.force or (suspicion is not None and suspicion == self._suspicion)
+        # Nor does who is busy with an earlier request of a lane whose client has seen the end of that.
+        force = force or (begun.lane == lane and begun.channel != channel)
         self._suspicion = suspicion
         if not force:
             left = timeout
