@@ -33,7 +33,7 @@ def test_each_command_explains_itself(atoll, name):
     assert atoll("help", name).out == done.out
 
 
-@pytest.mark.parametrize("name", ["run", "exec", "shell", "cp", "list", "destroy"])
+@pytest.mark.parametrize("name", ["run", "repl", "exec", "shell", "cp", "list", "destroy"])
 def test_the_examples_of_the_help_are_real_options(atoll, name):
     options, examples = atoll(name, "--help").out.decode().split("examples:\n")
     examples = re.sub(r"\"[^\"]*\"|'[^']*'", "QUOTED", examples)
@@ -164,6 +164,7 @@ def test_a_run_loads_nothing_that_it_does_not_need(atoll):
     heavy = {
         "anyio", "asyncio", "concurrent.futures", "ctypes", "dataclasses", "inspect", "locale", "logging", "pathlib",
         "shutil", "subprocess", "tempfile", "threading", "atoll.cli.deps", "atoll.cli.languages", "atoll.cli.list",
+        "atoll.cli.cells", "atoll.cli.repl", "atoll.client.cells", "readline",
     }  # fmt: skip
     modules = loaded_by(atoll, "run", "echo hi")
     assert modules & heavy == set()
