@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 
 import pytest
 
+from atoll import Sandbox
 from atoll.cli.replcells import BracketRule, ProgramRule, PythonRule, from_pipe
 from atoll.cli.replcommands import is_command
 
@@ -168,6 +170,46 @@ def test_a_shell_goes_on_while_a_command_is_open(atoll, kept):
         it.expect(prompt(3))
         it.type(b"pwd; false\r")
         it.expect(rb"\r\n/tmp\r\nexit code 1\r\n")
+        leave(it)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGHUP, 129), (signal.SIGTERM, 143)])
+def test_a_repl_that_is_told_to_end_leaves_no_sandbox(atoll, number, code):
+    with atoll.terminal("repl", env=PLAIN) as it:
+        it.expect(prompt(1))
+        it.process.send_signal(number)
+        assert it.wait() == code
+        assert it.in_order()
+    with atoll.terminal("repl", env=PLAIN) as it:
+        it.expect(prompt(1))
+        it.type(b"print('up'); exec('while True: pass')\r")
+        it.expect(rb"\r\nup\r\n")
+        it.process.send_signal(number)
+        assert it.wait() == code
+    assert atoll.sandboxes() == []
+
+
+def test_a_sandbox_that_ends_under_a_repl_is_told(atoll, kept):
+    with atoll.terminal("repl", kept, env=PLAIN) as it:
+        it.expect(prompt(1))
+        Sandbox.connect(kept).destroy()
+        it.type(b"1\r")
+        it.expect(rb"atoll: The sandbox sb-\w+ is gone: ")
+        assert it.wait() == 125
+        assert it.in_order()
+
+
+def test_a_repl_goes_on_after_what_only_one_cell_has_met(atoll, kept):
+    with atoll.terminal("repl", kept, "-t", "0.3", env=PLAIN) as it:
+        it.expect(prompt(1))
+        it.type(b"while True: pass\r")
+        it.expect(rb"atoll: The cell ran out of time after 0.3 s")
+        it.expect(prompt(2))
+        it.type(b"while True:\r\r")
+        it.expect(rb"SyntaxError|IndentationError|" + "…: ".encode())
+        it.type(b"\x03")
+        it.expect(prompt(2))
+        it.type(b"'\xff'\r")
         leave(it)
 
 
