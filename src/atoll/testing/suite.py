@@ -8,6 +8,7 @@ from .base import Checks, find_driver
 from .checks.asynchronous import AsyncChecks
 from .checks.code import CodeChecks
 from .checks.commands import CommandChecks
+from .checks.contexts import ContextChecks
 from .checks.errors import ErrorChecks
 from .checks.families import FamilyChecks
 from .checks.files import FileChecks
@@ -43,6 +44,7 @@ class DriverConformance(
     NameChecks,
     TransferChecks,
     CodeChecks,
+    ContextChecks,
     LastingChecks,
     SessionChecks,
     PackageChecks,
