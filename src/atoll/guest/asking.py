@@ -53,6 +53,8 @@ class Asking:
     def end(self) -> None:
         """A question that a thread has asked by now is answered before the cell ends."""
         self._port = None
+        # A cell that may ask nothing does not come by `begin`.
+        self._answers_input = False
         with self._lock:
             pass
 
