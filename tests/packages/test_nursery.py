@@ -13,10 +13,14 @@ from atoll.testing import wheels
 SECONDS = 30
 
 
-@pytest.fixture
-def index(tmp_path, monkeypatch):
-    wheels.use_only(tmp_path, monkeypatch)
-    return tmp_path
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    """One package for all tests, so that it is built and imported once."""
+    place = tmp_path_factory.mktemp("wheels")
+    wheels.make(place, "nursed", {"nursed.py": "import os\nPID = os.getpid()\nCOUNT = []\nA = 1\n"})
+    with pytest.MonkeyPatch.context() as patch:
+        wheels.use_only(place, patch)
+        yield place
 
 
 @pytest.fixture
@@ -41,12 +45,11 @@ def preloaded():
 
 
 def test_packages_are_imported_before_anybody_asks(index, preloaded):
-    wheels.make(index, "imported-ahead", {"imported_ahead.py": "import os\nPID = os.getpid()\nCOUNT = []\n"})
-    sandbox = preloaded("imported_ahead", "imported-ahead")
-    code = "import imported_ahead as i, os; i.COUNT.append(1); (i.PID, os.getpid() > 1, i.COUNT)"
+    sandbox = preloaded("nursed", "nursed")
+    code = "import nursed as i, os; i.COUNT.append(1); (i.PID, os.getpid() > 1, i.COUNT)"
     assert sandbox.run_code(code).text == "(1, True, [1])", "imported by the first process of another namespace"
     assert sandbox.run_code(code, context="another").text == "(1, True, [1])"
-    other = preloaded("imported_ahead", "imported-ahead")
+    other = preloaded("nursed", "nursed")
     assert other.run_code(code).text == "(1, True, [1])", "nothing of one sandbox is in another"
 
 
@@ -59,8 +62,7 @@ got
 
 
 def test_the_wall_is_that_of_any_other_sandbox(index, preloaded):
-    wheels.make(index, "same-wall", {"same_wall.py": ""})
-    sandbox = preloaded("same_wall", "same-wall")
+    sandbox = preloaded("nursed", "nursed")
     with Sandbox.create("jail") as plain:
         assert sandbox.info.walls == plain.info.walls
         plain.run_code("1")
@@ -76,9 +78,8 @@ def test_the_wall_is_that_of_any_other_sandbox(index, preloaded):
 
 
 def test_files_processes_and_limits_are_the_sandbox_s_own(index, preloaded):
-    wheels.make(index, "own-things", {"own_things.py": ""})
-    one = preloaded("own_things", "own-things", resources={"memory": "64M"}, env={"WORD": "x"})
-    two = preloaded("own_things", "own-things")
+    one = preloaded("nursed", "nursed", resources={"memory": "64M"}, env={"WORD": "x"})
+    two = preloaded("nursed", "nursed")
     one.run("echo secret > /tmp/a; echo secret > ~/a; echo secret > a; sleep 1000 &", check=True)
     assert two.run("cat /tmp/a ~/a a; pgrep sleep").stdout == ""
     assert one.run("cat /tmp/a ~/a a").stdout == "secret\n" * 3
@@ -89,18 +90,16 @@ def test_files_processes_and_limits_are_the_sandbox_s_own(index, preloaded):
 
 
 def test_a_source_tree_goes_with_it(index, preloaded, tmp_path_factory):
-    wheels.make(index, "with-source", {"with_source.py": ""})
     source = tmp_path_factory.mktemp("source")
     (source / "file").write_text("text")
-    sandbox = preloaded("with_source", "with-source", source=source, resources={"disk": "64M"})
+    sandbox = preloaded("nursed", "nursed", source=source, resources={"disk": "64M"})
     assert sandbox.run("cat file; echo more >> file; echo new > new; cat file new").stdout == "texttextmore\nnew\n"
     assert [(path.name, path.read_text()) for path in source.iterdir()] == [("file", "text")]
     assert sandbox.run("dd if=/dev/zero of=big bs=1M count=100").exit_code != 0
 
 
 def test_it_ends_and_leaves_nothing(index, preloaded):
-    wheels.make(index, "leaves-nothing", {"leaves_nothing.py": ""})
-    sandbox = preloaded("leaves_nothing", "leaves-nothing")
+    sandbox = preloaded("nursed", "nursed")
     pid = sandbox._core._record.handle.data["pid"]
     word = "word-" + os.urandom(8).hex()
     sandbox.start(["sh", "-c", "while :; do sleep 1; done", word])
@@ -114,15 +113,14 @@ def test_it_ends_and_leaves_nothing(index, preloaded):
 
 
 def test_stop_resume_pause_and_lifetime_work(index, preloaded):
-    wheels.make(index, "all-works", {"all_works.py": "A = 1\n"})
-    sandbox = preloaded("all_works", "all-works")
+    sandbox = preloaded("nursed", "nursed")
     sandbox.files.write("kept", "kept")
     sandbox.pause()
     assert sandbox.refresh().status == "paused"
     sandbox.resume()
     sandbox.stop()
     sandbox.resume()
-    assert sandbox.run_code("import all_works; (all_works.A, open('kept').read())").text == "(1, 'kept')"
+    assert sandbox.run_code("import nursed; (nursed.A, open('kept').read())").text == "(1, 'kept')"
 
 
 def test_what_cannot_be_imported_or_forked_does_not_matter(index):
