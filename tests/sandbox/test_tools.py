@@ -45,7 +45,7 @@ FUNCTIONS = {
 
 @pytest.fixture(scope="module")
 def tooled():
-    with Sandbox.create("fake", timeout=60, tools=Tools(FUNCTIONS, timeout=1.5, max_calls=50)) as made:
+    with Sandbox.create("fake", timeout=60, tools=Tools(FUNCTIONS, timeout=0.8, max_calls=50)) as made:
         yield made
 
 
@@ -93,7 +93,7 @@ def test_arguments_and_results_are_json_values(run, code, text):
         ("echo({1, 2})", "TypeError", "JSON"),
         ("echo(b'bytes')", "TypeError", "JSON"),
         ("loop = []\nloop.append(loop)\necho(loop)", "TypeError", "JSON"),
-        ("slow(30)", "ToolError", "within 1.5 s"),
+        ("slow(30)", "ToolError", "within 0.8 s"),
         ("coroutine(1)", "ToolError", "AsyncSandbox"),
         ("tools.nothing()", "AttributeError", "offers no tool"),
         ("add.__class__('os.system', add._call)('true')", "ToolError", "no such tool"),
@@ -167,10 +167,10 @@ os.read(r, 1000).decode(), add(1, 1)
 
 
 def test_a_timeout_while_the_host_works_keeps_the_state(run):
-    done = run("kept = 1\nslow(1)", timeout=0.3)
+    done = run("kept = 1\nslow(0.7)", timeout=0.3)
     assert (done.timed_out, done.state_lost, done.success) == (True, False, False)
     assert run("kept, add(1, 1)").text == "(1, 2)"
-    assert run("slow(1)", timeout=0.3).timed_out
+    assert run("slow(0.7)", timeout=0.3).timed_out
     assert run("kept, add(1, 1)").text == "(1, 2)"
 
 
