@@ -48,7 +48,9 @@ class Tools:
         self.functions = dict(functions)
         self.timeout = check_timeout(timeout)
         self.max_calls = max_calls
-        self.max_size = min(parse_size(max_size, "max_size"), MAX_ANSWER)
+        self.max_size = parse_size(max_size, "max_size")
+        if self.max_size > MAX_ANSWER:
+            raise InvalidInput(f"max_size is {shown(max_size)}; at most {MAX_ANSWER} bytes pass. Write a file instead.")
 
     @classmethod
     def of(cls, tools: Tools | Mapping[str, Function] | None) -> Tools | None:

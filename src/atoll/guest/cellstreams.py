@@ -37,9 +37,9 @@ class Streams:
         self.in_haste = False
         self._window = 0.0
         self._sent = 0
-        self._stdout = io.TextIOWrapper(
-            io.BufferedWriter(_Raw(self, STDOUT)), encoding="utf-8", errors="surrogateescape", line_buffering=True
-        )
+        # No buffer of bytes between: one that was interrupted keeps what it could not send, and sends it in a later cell.
+        stdout: Any = _Raw(self, STDOUT)
+        self._stdout = io.TextIOWrapper(stdout, encoding="utf-8", errors="surrogateescape", line_buffering=True)
         stderr: Any = _Raw(self, STDERR, before=self._stdout)
         self._stderr = io.TextIOWrapper(stderr, encoding="utf-8", errors="backslashreplace", write_through=True)
 
