@@ -298,7 +298,8 @@ def test_memory_stays_bounded_by_what_was_asked_for(scripted):
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak < 3 << 20, peak
+    # One read takes at most 256 KiB, which is 22,000 of these.
+    assert peak < 6 << 20, peak
 
 
 @pytest.mark.parametrize(
