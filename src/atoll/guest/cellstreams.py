@@ -37,7 +37,7 @@ class Streams:
         self.in_haste = False
         self._window = 0.0
         self._sent = 0
-        # No buffer of bytes between: one that was interrupted keeps what it could not send, and sends it in a later cell.
+        # No buffer of bytes between: an interrupted one keeps what it could not send, and sends it in a later cell.
         stdout: Any = _Raw(self, STDOUT)
         self._stdout = io.TextIOWrapper(stdout, encoding="utf-8", errors="surrogateescape", line_buffering=True)
         stderr: Any = _Raw(self, STDERR, before=self._stdout)
