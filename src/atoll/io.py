@@ -61,12 +61,15 @@ class IO(Protocol):
     ) -> tuple[bytes, list[int]]:
         """One message and the descriptors that came with it. Raises TimeoutError as `recv` does."""
 
-    async def send(self, sock: socket.socket, data: bytes) -> None:
+    async def send(self, sock: socket.socket, data: bytes, within: float | None = None) -> None:
         """All of `data`.
 
         Raises:
-            TimeoutError: the peer took nothing for `SEND_TIMEOUT` seconds.
+            TimeoutError: the peer took nothing for `SEND_TIMEOUT` seconds, or not all of it `within` so many.
         """
+
+    def who(self) -> object:
+        """The thread or task that runs this, to be compared with another answer."""
 
     async def sleep(self, seconds: float) -> None: ...
 
@@ -114,18 +117,22 @@ class BlockingIO:
             except BlockingIOError:
                 continue
 
-    async def send(self, sock: socket.socket, data: bytes) -> None:
+    async def send(self, sock: socket.socket, data: bytes, within: float | None = None) -> None:
         _unblock(sock)
         rest: bytes | memoryview = data
+        until = None if within is None else time.monotonic() + within
         while rest:
             try:
                 sent = sock.send(rest)
             except BlockingIOError:
-                _wait(sock, select.POLLOUT, SEND_TIMEOUT)
+                _wait(sock, select.POLLOUT, _patience(until))
             else:
                 if sent == len(rest):
                     return
                 rest = memoryview(rest)[sent:]
+
+    def who(self) -> object:
+        return _thread.get_ident()
 
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -179,17 +186,23 @@ class AnyIO:
                 except BlockingIOError:
                     await anyio.wait_readable(sock)
 
-    async def send(self, sock: socket.socket, data: bytes) -> None:
+    async def send(self, sock: socket.socket, data: bytes, within: float | None = None) -> None:
         import anyio
 
         _unblock(sock)
         view = memoryview(data)
+        until = None if within is None else time.monotonic() + within
         while view:
             try:
                 view = view[sock.send(view) :]
             except BlockingIOError:
-                with anyio.fail_after(SEND_TIMEOUT):
+                with anyio.fail_after(_patience(until)):
                     await anyio.wait_writable(sock)
+
+    def who(self) -> object:
+        import anyio
+
+        return anyio.get_current_task().id
 
     async def sleep(self, seconds: float) -> None:
         import anyio
@@ -236,10 +249,10 @@ class Stream:
         self._users = 0
         self._closed = False
 
-    async def send(self, data: bytes) -> None:
+    async def send(self, data: bytes, within: float | None = None) -> None:
         self._users += 1
         try:
-            await self._io.send(self._sock, data)
+            await self._io.send(self._sock, data, within)
         finally:
             self._leave()
 
@@ -363,6 +376,16 @@ class _NoShield:
 def _unblock(sock: socket.socket) -> None:
     if sock.gettimeout() != 0.0:
         sock.setblocking(False)
+
+
+def _patience(until: float | None) -> float:
+    """How long to wait for a peer that takes nothing now. Raises TimeoutError when it has had all of its time."""
+    if until is None:
+        return SEND_TIMEOUT
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("not all was taken in time")
+    return min(left, SEND_TIMEOUT)
 
 
 def _comes_at_once(sock: socket.socket, eager: float) -> bool:

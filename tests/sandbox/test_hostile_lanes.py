@@ -13,7 +13,7 @@ from tests.sandbox import hostile
 from tests.sandbox.hostile import CELL, HELLO_FRAME, data, end, event, ok
 
 from atoll import ProtocolError, SandboxGone, Unresponsive
-from atoll.client import lane
+from atoll.client import turn
 from atoll.errors import AtollError
 from atoll.types import Execution
 from atoll.wire import frames
@@ -27,8 +27,8 @@ DONE = end({"ok": {"count": 2, "error": None, "truncated": False}}, channel=AT)
 @pytest.fixture
 def lying(tmp_path, monkeypatch):
     """A sandbox whose first cell went well, and whose lane says `attack`. `others` answers each further operation."""
-    monkeypatch.setattr(lane, "GRACE", 0.5)
-    monkeypatch.setattr(lane, "_QUEUE", 0.5)
+    monkeypatch.setattr(turn, "GRACE", 0.5)
+    monkeypatch.setattr(turn, "_QUEUE", 0.5)
     drivers = []
 
     def make(attack, others=lambda number: end({"error": {"code": "internal"}}, number), *, lane_answer=LANE):
@@ -286,8 +286,8 @@ ATTACKS = {
 
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS.keys())
 def test_a_cell_that_plays_the_guest_harms_only_its_own_context(sandbox, attack, monkeypatch):
-    monkeypatch.setattr(lane, "GRACE", 3.0)
-    monkeypatch.setattr(lane, "_QUEUE", 2.0)
+    monkeypatch.setattr(turn, "GRACE", 3.0)
+    monkeypatch.setattr(turn, "_QUEUE", 2.0)
     context, other = "c" + os.urandom(6).hex(), "c" + os.urandom(6).hex()
     path = "ran-" + os.urandom(6).hex()
     for name in (context, other):

@@ -14,8 +14,8 @@ import anyio
 import pytest
 
 from atoll import AsyncSandbox, Sandbox
-from atoll.client.lane import Turn
-from atoll.errors import AtollError
+from atoll.client.turn import Turn
+from atoll.errors import AtollError, Busy, TimedOut, Unresponsive
 
 
 def fresh():
@@ -388,3 +388,61 @@ def test_an_asynchronous_sandbox_may_be_used_from_one_event_loop_after_another(m
     other = anyio.run(use)
     anyio.run(use, other)
     assert texts == ["1"] * 6
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("os.write(1, b'a\\n'); print('b')", "a\nb\n"),
+        ("_ = subprocess.run(['echo', 'a']); print('b')", "a\nb\n"),
+        ("print('x'); _ = os.system('echo a'); print('b')", "x\na\nb\n"),
+        ("_ = subprocess.run(['echo', 'a']); display('shown'); print('b')", "a\nb\n"),
+    ],
+    ids=["own descriptor", "subprocess", "system", "before a display"],
+)
+def test_output_of_processes_comes_before_what_is_printed_after_it(make, code, expected):
+    sandbox = make()
+    sandbox.run_code("import os, subprocess")
+    for _ in range(20):
+        assert sandbox.run_code(code + "\nNone").stdout == expected
+
+
+def test_a_callback_cannot_wait_for_its_own_cell(make):
+    sandbox = make()
+    refusals = []
+
+    def reenter(_text):
+        with pytest.raises(Busy, match="another context"):
+            sandbox.run_code("1")
+        refusals.append(sandbox.run_code("2", context="other").text)
+
+    for _ in range(2):
+        assert sandbox.run_code("print('x')", on_stdout=reenter, timeout=20).success
+    assert refusals == ["2", "2"]
+
+
+def test_a_request_that_is_not_taken_in_time_is_given_up(make):
+    sandbox = make()
+    pid = int(sandbox.run_code("import os\nos.getpid()").text)
+    sandbox.run_code("1")
+    sandbox.signal(pid, signal.SIGSTOP)
+    started = time.monotonic()
+    with pytest.raises(TimedOut, match="not taken the request"):
+        sandbox.run_code("#" * 900_000, timeout=1)
+    assert time.monotonic() - started < 15
+    sandbox.contexts.restart("main")
+    assert sandbox.run_code("'alive'").text == "'alive'"
+
+
+def test_a_context_without_descriptors_refuses_further_clients_and_lives(make):
+    sandbox = make()
+    sandbox.run_code("import os, resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))")
+    sandbox.run_code(
+        "x = 41\nfds = []\ntry:\n    while True: fds.append(os.open('/dev/null', 0))\nexcept OSError: pass"
+    )
+    other = Sandbox.connect(sandbox.id)
+    assert other.run_code("x + 1").text == "42"
+    with pytest.raises(Unresponsive, match="takes no requests"):
+        other.run_code("x + 1", timeout=20)
+    assert sandbox.run_code("for fd in fds: os.close(fd)\nx + 1").text == "42"
+    assert other.run_code("x + 1").text == "42"

@@ -16,12 +16,13 @@ from ..wire.frames import BULK, DATA, END, Frame
 from . import answers
 from .command import MAX_OUTPUT, add_surroundings
 from .contexts import MAIN, context_name, context_text
-from .lane import Turn, Visit
+from .lane import Visit
 from .links import Links
 from .operation import Closed, Operation
 from .output import Chunks
 from .running import Audience, Callback, Gathered, tell
 from .tools import Answering, Tools
+from .turn import Turn
 
 # How many members a request has that has no more than every one.
 _PLAIN = 5

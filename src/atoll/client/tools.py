@@ -84,7 +84,12 @@ class Answering:
             text = self._on_input(question["input"])
             if hasattr(text, "__await__"):
                 text = await text
-            return _refusal("Nothing was entered.") if text is None else {"value": str(text)}
+            if text is None:
+                return _refusal("Nothing was entered.")
+            size = len(json.dumps(str(text)))
+            if size > MAX_ANSWER:
+                return _refusal(f"What was entered takes {size} bytes as JSON; at most {MAX_ANSWER} pass.")
+            return {"value": str(text)}
         if self._tools is not None and "tool" in question:
             return await self._call(self._tools, question, left)
         return _refusal("The host answers no such question.")

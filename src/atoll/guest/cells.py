@@ -8,7 +8,6 @@ import _thread
 import ast
 import json
 import os
-import select
 import signal
 import sys
 import types
@@ -261,11 +260,8 @@ class Service:
         self._reception = reception
         self._guest = reception.guest
         self._shared = shared
-        self._taps = select.poll()
-        for fd in taps:
-            self._taps.register(fd, select.POLLIN)
         self._memory = memory
-        self._streams = Streams(self._guest, shared)
+        self._streams = Streams(self._guest, shared, taps)
         self._streams.install()
         self._interpreter = Interpreter(self._streams, shared)
         self._handlers: Dict[str, Handler] = {
@@ -299,7 +295,7 @@ class Service:
             self._wake()
         answer = self._interpreter.run(request, port) if do == "code" else self._handle(do, request, port)
         self._streams.begin(self._guest, None)
-        if port.lane and self._has_relayed():
+        if port.lane and self._streams.relays():
             self._guest.settle()
         self._shared.end()
         if port.lane and self._shared.relaying:
@@ -341,8 +337,3 @@ class Service:
             self._shared.running = False
             message = "%s: %s" % (type(error).__name__, stories.text_of(error))
             return json.dumps({"error": Refused("invalid_input", message).wire()}).encode("ascii")
-
-    def _has_relayed(self) -> bool:
-        """Whether processes of the cell have written something that the client may not have yet."""
-        # Errors and hang-ups are no output: a cell may close its pipes.
-        return any(mask & select.POLLIN for _, mask in self._taps.poll(0)) or self._shared.relaying

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import _thread
 import io
+import select
 import sys
 from time import monotonic
-from typing import Any, Optional
+from typing import Any, Iterable, Optional
 
 from ..wire.frames import STDERR, STDOUT
 from .ports import GuestPort, Port
@@ -23,15 +24,21 @@ class Streams:
     Each write is sent at once, up to `_AT_ONCE` of them within `_WINDOW` seconds. Who prints faster than that
     leaves lines in the page that is shared with the guest, which sends them on in large pieces and soon.
     Threads may print at any time: `lock` makes sure that none does so for a cell that has ended.
+
+    Args:
+        taps: the guest's ends of the pipes that processes of a cell write to.
     """
 
-    def __init__(self, guest: GuestPort, shared: Shared) -> None:
+    def __init__(self, guest: GuestPort, shared: Shared, taps: Iterable[int] = ()) -> None:
         self.port: Port = guest
         self.left: Optional[int] = None
         self.truncated = False
         self.lock = _thread.RLock()
         self._guest = guest
         self._shared = shared
+        self._taps = select.poll()
+        for fd in taps:
+            self._taps.register(fd, select.POLLIN)
         self._may_leave = True
         self._used = 0
         self.in_haste = False
@@ -60,9 +67,14 @@ class Streams:
         """What the cell has printed goes out before anything else is told."""
         if not self._stdout.closed:
             self._stdout.flush()
-        if self._used:
+        if self._used or (self.port.lane and self.relays()):
             with self.lock:
                 self._drain()
+
+    def relays(self) -> bool:
+        """Whether processes of the cell have written something that the client may not have yet."""
+        # Errors and hang-ups are no output: a cell may close its pipes.
+        return self._shared.relaying or any(mask & select.POLLIN for _, mask in self._taps.poll(0))
 
     def leave_page(self) -> None:
         """In a forked child: the page is its parent's, and so is the thread that held the lock."""
@@ -83,8 +95,8 @@ class Streams:
         if stream == STDOUT and size < _LINE and self.port.lane and self._may_leave and self._hurries():
             self._leave(data, size)
             return
-        if self._used:
-            self._drain()
+        if self._used or (self.port.lane and self._may_leave and self.relays()):
+            self._drain()  # what was written before comes before
         self.port.write(stream, data)
 
     def _hurries(self) -> bool:

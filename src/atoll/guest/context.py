@@ -16,7 +16,7 @@ from .endings import death
 from .lanes import MAX_LANES, Lane, Lanes
 from .machine import Machine
 from .outlet import Outlet
-from .packets import READY, SETTLE, WATCH
+from .packets import DECLINED, READY, SETTLE, WATCH
 from .pressing import Pressing
 from .refusal import BUSY, CANCELLED, UNSUPPORTED, Refused
 from .shared import Begun
@@ -296,6 +296,7 @@ class Context:
         if lane is None:
             self._keep(stream, data)
         else:
+            self._take_left(lane, channel)
             lane.put(channel, stream, data)
 
     def _keep(self, stream: int, data: bytes) -> None:
@@ -314,6 +315,8 @@ class Context:
                 self._machine.loop.after(_LIVE, self._show_left)
         elif frame.kind == READY:
             self._admit()
+        elif frame.kind == DECLINED:
+            self._lanes.end(int.from_bytes(frame.payload[:4], "little"))
         elif self._run is not None and self._run.begun:
             self._run.hear(frame)
         elif frame.kind == DATA:

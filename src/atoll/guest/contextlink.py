@@ -22,6 +22,7 @@ from .shared import Shared
 
 _MESSAGES = (EVENT, END)
 _AT_ONCE = 64
+_MOST_UNSENT = 4096
 
 
 class ContextSettings(NamedTuple):
@@ -144,6 +145,8 @@ class ContextLink:
 
     def _send_all(self, parts: Iterable[bytes]) -> None:
         self._unsent.extend((part, _nothing) for part in parts)
+        if len(self._unsent) > _MOST_UNSENT:
+            self.kill()  # it asks and asks and does not listen
         self._write()
 
     def interrupt(self, lane: Optional[int] = None) -> bool:

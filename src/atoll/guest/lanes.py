@@ -111,6 +111,12 @@ class Lanes:
         """The number that the next one gets."""
         return self._made + 1
 
+    def end(self, number: int) -> None:
+        """End one that the context could not take."""
+        lane = self._lanes.pop(number, None)
+        if lane is not None:
+            lane.close()
+
     def close(self) -> None:
         lanes, self._lanes = self._lanes, {}
         for lane in lanes.values():

@@ -13,10 +13,11 @@ from ..wire.frames import HEADER, MAX_PAYLOAD, BadFrame, Frame, encode
 
 PACKET = 1 << 16
 MORE = 1
-LANE, SETTLE, SETTLED, READY, GO, SKIP, WATCH = range(20, 27)
+LANE, SETTLE, SETTLED, READY, GO, SKIP, WATCH, DECLINED = range(20, 28)
 """Kinds of packets beside those of the protocol. LANE brings the descriptor of a lane and its number; a context
 asks with SETTLE for all output of its processes to be on its way, and hears SETTLED; it announces a cell that
-had to wait with READY, and hears GO or SKIP. WATCH says that output lies in the shared page."""
+had to wait with READY, and hears GO or SKIP. WATCH says that output lies in the shared page, DECLINED that a lane
+could not be taken."""
 
 _LIMIT = 2 * MAX_PAYLOAD
 

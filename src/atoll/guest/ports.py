@@ -18,7 +18,7 @@ from typing import Any, Deque, Dict, List, Optional, Tuple, Union
 
 from ..wire.frames import BULK, CALL, DATA, END, EVENT, HEADER, OPEN, STDIN, Decoder, Frame, encode
 from . import packets
-from .packets import GO, LANE, PACKET, READY, SETTLE, SETTLED, SKIP, WATCH
+from .packets import DECLINED, GO, LANE, PACKET, READY, SETTLE, SETTLED, SKIP, WATCH
 
 ATOMIC = 1 << 15
 SMALL = ATOMIC - HEADER.size
@@ -257,7 +257,7 @@ class Reception:
                 if frame is None:
                     return None
                 if frame.kind == LANE:
-                    self._add_lane(descriptor, int.from_bytes(frame.payload, "little"))
+                    self._add_lane(descriptor, frame.payload)
                     continue
                 request = frame.json()
                 if not request.get("waits") or self.guest.may_go():
@@ -286,8 +286,11 @@ class Reception:
             sched_yield()
         return self._poll.poll()
 
-    def _add_lane(self, fd: int, number: int) -> None:
-        self._lanes[fd] = LanePort(socket.socket(fileno=fd), number)
+    def _add_lane(self, fd: int, number: bytes) -> None:
+        if fd < 0:
+            self.guest.put(DECLINED, number)  # the cells have used up all descriptors
+            return
+        self._lanes[fd] = LanePort(socket.socket(fileno=fd), int.from_bytes(number, "little"))
         self._poll.register(fd, select.POLLIN | _POLLRDHUP)
 
     def _from_lane(self, lane: LanePort, mask: int) -> Optional[Dict[str, Any]]:
