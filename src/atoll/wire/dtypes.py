@@ -13,6 +13,7 @@ MAX_DIMENSIONS = 32
 _MAX_FIELDS = 1000
 _MAX_DEPTH = 8
 _MAX_LENGTH = 1 << 62
+_MAX_HOLLOW = 1 << 20  # elements of no bytes, which numpy may give some
 _SIMPLE = re.compile(r"[<>|][biufcSUV][0-9]{1,9}|[<>][mM]8(\[[0-9]{0,9}(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?")
 
 
@@ -103,6 +104,8 @@ def _field(numpy: Any, field: Any, depth: int) -> Tuple[str, int, Any]:
     if len(field) == 3:
         lengths = shape(field[2])
         volume(lengths, kind.itemsize, 1 << 31)
+        if not kind.itemsize:
+            raise BadType("has a field of many elements of no bytes")
         kind = numpy.dtype((kind, lengths))
     return field[0], kind.itemsize, kind
 
@@ -118,10 +121,12 @@ def shape(value: Any) -> Tuple[int, ...]:
 
 def volume(lengths: Tuple[int, ...], size: int, limit: int) -> int:
     """The bytes of an array. Raises BadType above `limit`, also where an empty side makes nothing of huge ones."""
-    total = largest = size
+    total, largest = size, max(size, 1)
     for length in lengths:
         total *= length
         largest *= max(length, 1)
+    if size == 0 and largest > _MAX_HOLLOW:
+        raise BadType("has sides of %s, with elements of no bytes" % list(lengths))
     if largest > max(limit, 1 << 31):
         raise BadType("has sides of %s, which take more than %d bytes" % (list(lengths), limit))
     return total

@@ -6,9 +6,9 @@ What comes from a guest is taken apart by pyarrow only, uncompressed, and checke
 
 from __future__ import annotations
 
-import struct
 from typing import Any, Callable, Dict, Tuple, Union
 
+from . import hollow, streams
 from .plain import Unfit
 
 Load = Callable[[str], Any]
@@ -27,7 +27,8 @@ LIBRARIES = frozenset(name.partition(".")[0] for name in TYPES)
 # Before, a stream could name a pickle that reading it would load (CVE-2023-47248).
 _OLDEST_PYARROW = (14, 0, 1)
 # With these a small stream can stand for values of any size.
-_UNBOUNDED = ("run_end_encoded", "string_view", "binary_view", "list_view", "large_list_view")
+_UNBOUNDED = ("run_end_encoded", "string_view", "binary_view", "list_view", "large_list_view", "dense_union")
+_NESTED_CATEGORIES = "has categories inside lists or structures, which do not pass; make texts of them"
 
 
 class Missing(Exception):
@@ -64,9 +65,19 @@ def encode(load: Load, value: Any, name: str) -> Tuple[Dict[str, Any], Buffer]:
 def _polars_stream(polars: Any, frame: Any) -> Buffer:
     if any("Object" in str(kind) for kind in frame.schema.values()):
         raise Unfit("holds Python objects")
+    for kind in frame.schema.values():
+        _check_polars_type(kind, nested=False)
     stream = frame.write_ipc_stream(None, compression="uncompressed", compat_level=polars.CompatLevel.oldest())
     content: memoryview = stream.getbuffer()
     return content
+
+
+def _check_polars_type(kind: Any, *, nested: bool) -> None:
+    if nested and str(kind).startswith(("Categorical", "Enum")):
+        raise Unfit(_NESTED_CATEGORIES)
+    inner = getattr(kind, "inner", None)
+    for member in [inner] if inner is not None else [field.dtype for field in getattr(kind, "fields", ())]:
+        _check_polars_type(member, nested=True)
 
 
 def _arrow_stream(pyarrow: Any, value: Any, library: str, kind: str) -> Buffer:
@@ -74,6 +85,7 @@ def _arrow_stream(pyarrow: Any, value: Any, library: str, kind: str) -> Buffer:
         value = pyarrow.Table.from_pandas(value)
     elif kind == "RecordBatch":
         value = pyarrow.Table.from_batches([value])
+    _check_types(pyarrow, value.schema)  # so that who has the value hears it, not who asked for it
     sink = pyarrow.BufferOutputStream()
     with pyarrow.ipc.new_stream(sink, value.schema) as writer:
         if value.num_rows:
@@ -103,7 +115,7 @@ def decode(load: Load, form: Dict[str, Any], data: Buffer, *, trusted: bool) -> 
         if library == "polars" and trusted:
             frame = load("polars").read_ipc_stream(bytes(data))
         else:
-            frame = _converted(load, _table(load("pyarrow"), data, trusted=trusted), library)
+            frame = _converted(load, _table(load("pyarrow"), data, boxed=library == "pandas", trusted=trusted), library)
         if kind == "RecordBatch":
             return _one_batch(load("pyarrow"), frame)
         return _column(frame, form, library) if kind == "Series" else frame
@@ -117,7 +129,17 @@ def _converted(load: Load, table: Any, library: str) -> Any:
     if library == "pandas":
         load("pandas")  # whose absence is to be told as such
         return table.to_pandas()
-    return load("polars").from_arrow(table) if library == "polars" else table
+    if library == "polars":
+        _check_categories(table.schema)
+        return load("polars").from_arrow(table)
+    return table
+
+
+def _check_categories(schema: Any) -> None:
+    """polars has categories that are texts, and repeats others in every row."""
+    for kind in schema.types:
+        if str(kind).startswith("dictionary<") and not str(kind.value_type).endswith(("string", "null")):
+            raise Unfit("has categories of the type %s" % str(kind.value_type)[:100])
 
 
 def _column(frame: Any, form: Dict[str, Any], library: str) -> Any:
@@ -131,20 +153,17 @@ def _column(frame: Any, form: Dict[str, Any], library: str) -> Any:
     return series
 
 
-def _table(pyarrow: Any, data: Buffer, *, trusted: bool) -> Any:
+def _table(pyarrow: Any, data: Buffer, *, boxed: bool, trusted: bool) -> Any:
     if not trusted:
         _check_version(pyarrow)
-        _check_plain(pyarrow, data)
+        streams.check(pyarrow, data)
     with pyarrow.ipc.open_stream(pyarrow.py_buffer(data)) as reader:
         if not trusted:
-            for kind in reader.schema.types:
-                _check_type(kind, 0)
+            _check_types(pyarrow, reader.schema)
         table = reader.read_all()
     if not trusted:
         table.validate(full=True)
-        # Columns without content cost nothing in the stream, and as much as others when they are made.
-        if table.num_rows * max(table.num_columns, 1) > 8 * len(data):
-            raise Unfit("has %d rows of %d columns in %d bytes" % (table.num_rows, table.num_columns, len(data)))
+        hollow.check(pyarrow, table, len(data), boxed=boxed)
     return table
 
 
@@ -154,45 +173,22 @@ def _check_version(pyarrow: Any) -> None:
         raise Missing("pyarrow>=%s" % ".".join(map(str, _OLDEST_PYARROW)), "older ones trust what they read")
 
 
-def _check_type(kind: Any, depth: int) -> None:
-    if depth > 64 or str(kind).partition("<")[0] in _UNBOUNDED:
+def _check_types(pyarrow: Any, schema: Any) -> None:
+    """Raises Unfit for a schema with columns whose content has no bound."""
+    for kind in schema.types:
+        _check_type(pyarrow, kind, 0)
+
+
+def _check_type(pyarrow: Any, kind: Any, depth: int) -> None:
+    name = str(kind).partition("<")[0]
+    if depth > 64 or name in _UNBOUNDED:
         raise Unfit("has columns of the type %s" % str(kind)[:100])
-    if str(kind).startswith("dictionary<"):
-        _check_type(kind.value_type, depth + 1)
-    for index in range(kind.num_fields):
-        _check_type(kind.field(index).type, depth + 1)
-
-
-def _check_plain(pyarrow: Any, data: Buffer) -> None:
-    """A compressed body says itself how much it grows to, so it may not come."""
-    for message in pyarrow.ipc.MessageReader.open_stream(pyarrow.py_buffer(data)):
-        if _is_compressed(bytes(message.metadata)):
-            raise Unfit("is compressed")
-
-
-def _is_compressed(metadata: bytes) -> bool:
-    """From the flatbuffer of an Arrow message, which pyarrow has verified; what else it says pyarrow reads."""
-    message = struct.unpack_from("<I", metadata, 0)[0]
-    kind, header = _member(metadata, message, 1), _member(metadata, message, 2)
-    if not kind or not header or metadata[kind] not in (2, 3):
-        return False
-    batch = _follow(metadata, header)
-    if metadata[kind] == 2:
-        inner = _member(metadata, batch, 1)
-        if not inner:
-            return False
-        batch = _follow(metadata, inner)
-    return _member(metadata, batch, 3) != 0
-
-
-def _follow(data: bytes, at: int) -> int:
-    return at + int(struct.unpack_from("<I", data, at)[0])
-
-
-def _member(data: bytes, table: int, number: int) -> int:
-    """Where a table has its member, or 0 if it is left out."""
-    members = table - struct.unpack_from("<i", data, table)[0]
-    if 4 + 2 * number >= struct.unpack_from("<H", data, members)[0]:
-        return 0
-    offset = struct.unpack_from("<H", data, members + 4 + 2 * number)[0]
-    return table + int(offset) if offset else 0
+    if name == "dictionary":
+        if depth:
+            raise Unfit(_NESTED_CATEGORIES)
+        _check_type(pyarrow, kind.value_type, depth + 1)
+    elif isinstance(kind, pyarrow.BaseExtensionType):
+        _check_type(pyarrow, kind.storage_type, depth + 1)
+    else:
+        for index in range(kind.num_fields):
+            _check_type(pyarrow, kind.field(index).type, depth + 1)
