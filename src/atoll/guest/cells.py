@@ -54,7 +54,7 @@ class Interpreter:
         self._events: Any = None
         self._interruptible = False
         self._on_interrupt = self._interrupt
-        self._results = Results(streams.flush)
+        self._results = Results(streams)
         self._displays = Displays(self._results.send)
         self._displays.install()
         self._asking = Asking(streams.flush)
@@ -74,7 +74,7 @@ class Interpreter:
         if _signal.getsignal(_SIGINT) is not self._on_interrupt:
             _signal.signal(_SIGINT, self._on_interrupt)
         error = self._attempt(request)
-        self._streams.flush()
+        self._streams.flush_own()
         if self._asking.concerned:
             self._asking.end()
         self._results.end()

@@ -64,10 +64,17 @@ class Streams:
             self.truncated = False
 
     def flush(self) -> None:
-        """What the cell has printed goes out before anything else is told."""
+        """What the cell and its processes have written goes out before anything else is told."""
+        self.flush_own()
+        if self.port.lane and self.relays():
+            with self.lock:
+                self._drain()
+
+    def flush_own(self) -> None:
+        """What Python itself has written goes out."""
         if not self._stdout.closed:
             self._stdout.flush()
-        if self._used or (self.port.lane and self.relays()):
+        if self._used:
             with self.lock:
                 self._drain()
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import _thread
 import json
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Dict, Optional
 
+from .cellstreams import Streams
 from .ports import Port
 
 _encode_text = json.encoder.encode_basestring_ascii
@@ -17,8 +18,8 @@ LIMIT = 64 << 20
 class Results:
     """Sends MIME bundles for the cell that runs."""
 
-    def __init__(self, flush: Callable[[], None]) -> None:
-        self._flush = flush
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
         self._port: Optional[Port] = None
         self._lock = _thread.RLock()
         self._limit = LIMIT
@@ -41,7 +42,7 @@ class Results:
     def send_text(self, text: str) -> None:
         """A main result that is a short text."""
         if self._port is not None:
-            self._flush()
+            self._streams.flush_own()  # what processes have written is looked after at the end of the cell
             if 6 * len(text) + 20 > self._limit:
                 self.send({"text/plain": text}, main=True)
             else:
