@@ -54,7 +54,10 @@ class Results:
             port = self._port
             if port is None:
                 return
-            self._flush()
+            if main:
+                self._streams.flush_own()  # the same
+            else:
+                self._streams.flush()
             payload = b'{"result":%s,"main":%s}' % (self._fitting(bundle), b"true" if main else b"false")
             if main:
                 port.conclude(payload)
