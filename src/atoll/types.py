@@ -70,7 +70,10 @@ class Handle(NamedTuple):
 
 
 class Completed(NamedTuple):
-    """How a command ended. `exit_code` is 128 + n when signal n ended it, 124 after a timeout."""
+    """How a command ended. `exit_code` is 128 + n when signal n ended it, 124 after a timeout.
+
+    `success` is what the command says of itself, within its time; whether output was dropped, `truncated` tells apart.
+    """
 
     exit_code: int
     stdout: str
@@ -222,7 +225,8 @@ class Execution(NamedTuple):
 
     @property
     def success(self) -> bool:
-        return self.error is None and not self.timed_out
+        """Whether it ran to its end without an error, in time, and all that it said and showed is here."""
+        return self.error is None and not self.timed_out and not self.truncated
 
 
 class Variable(NamedTuple):

@@ -11,6 +11,7 @@ import pytest
 
 from atoll import Sandbox
 from atoll.cli import pictures
+from atoll.client.command import MAX_OUTPUT
 from atoll.types import Result
 
 from .conftest import stop
@@ -75,6 +76,14 @@ def test_lost_variables_are_told(atoll, kept):
     done = atoll("exec", kept, "--code", "import os; os._exit(3)")
     assert done.code == 1
     assert "lost" in done.err
+
+
+def test_a_cell_whose_output_was_cut_exits_with_0_and_a_note(atoll, kept):
+    size = MAX_OUTPUT + 1000
+    done = atoll("exec", kept, "--code", f"for _ in range({size} // 1000): print('x' * 999)")
+    assert (done.code, len(done.out)) == (0, MAX_OUTPUT)
+    assert "more than may pass" in done.err
+    assert atoll("exec", kept, "--code", "print('x' * 999)").err == ""
 
 
 def test_the_exit_code_of_a_shells_cell_is_the_commands(atoll, kept):

@@ -49,9 +49,9 @@ def test_success_after_the_kernel_died(run):
 
 def test_success_after_five_megabytes_of_output_were_dropped(run):
     cut = run("print('x' * 5_000_000)", max_output=1_000_000)
-    assert (len(cut.stdout), cut.truncated) == (1_000_000, True)
+    assert (len(cut.stdout), cut.truncated, cut.error, cut.success) == (1_000_000, True, None, False)
     whole = run("print('x' * 5_000_000)")
-    assert (len(whole.stdout), whole.truncated) == (5_000_001, False)
+    assert (len(whole.stdout), whole.truncated, whole.success) == (5_000_001, False, True)
 
 
 def test_interrupt_that_returns_false(sandbox, run, eventually):

@@ -79,4 +79,4 @@ def conclude(execution: Execution, seconds: float | None) -> int:
         return TIMED_OUT
     if execution.exit_code:
         return execution.exit_code
-    return 0 if execution.success else 1
+    return 0 if execution.error is None else 1  # output that was dropped is no failure of the code
