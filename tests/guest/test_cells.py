@@ -149,6 +149,43 @@ def test_an_error_that_cannot_be_shown_or_is_huge_is_handled(client):
     assert failure(client.code("def f(): f()\nf()"))["name"] == "RecursionError"
 
 
+METACLASS = "class M(type):\n    %s\nclass E(Exception, metaclass=M): pass\nraise E('why')"
+BROKEN = {
+    "a name that raises": METACLASS % "__name__ = property(lambda self: 1 / 0)",
+    "a name that is a number": METACLASS % "__name__ = property(lambda self: 5)",
+    "a name that is huge": METACLASS % "__name__ = property(lambda self: 'x' * 5_000_000)",
+    "a class without members": METACLASS % "def __getattribute__(self, name): raise KeyboardInterrupt",
+    "a module that exits": METACLASS % "__module__ = property(lambda self: exit(3))",
+    "no members": "class E(Exception):\n    def __getattribute__(self, name): raise KeyboardInterrupt\nraise E('why')",
+    "no class": "class E(Exception):\n    __class__ = property(lambda self: 1 / 0)\nraise E('why')",
+    "no traceback": "class E(Exception):\n    __traceback__ = property(lambda self: 5)\nraise E('why')",
+    "no cause": "class E(Exception):\n    __cause__ = property(lambda self: 1 / 0)\nraise E('why')",
+    "a text that exits": "class E(Exception):\n    def __str__(self): raise SystemExit\nraise E('why')",
+    "a text that interrupts": "class E(Exception):\n    def __str__(self): raise KeyboardInterrupt\nraise E('why')",
+    "a text of its own kind": (
+        "class S(str):\n    def __len__(self): raise SystemExit\n    __getitem__ = __len__\n"
+        "class E(Exception):\n    def __str__(self): return S('why')\nraise E"
+    ),
+    "an exit code that fails": "class E(SystemExit):\n    code = property(lambda self: [].x)\nraise E('why')",
+    "a place that is none": "class E(SyntaxError):\n    lineno = text = offset = object()\nraise E('why')",
+    "many causes": (
+        "class E(Exception): pass\ne = E('why')\n"
+        "for _ in range(3000):\n    n = E('why')\n    n.__cause__ = e\n    e = n\nraise e"
+    ),
+}
+
+
+@pytest.mark.parametrize("code", BROKEN.values(), ids=BROKEN)
+def test_whatever_the_class_of_an_error_does_the_error_is_told_and_the_context_lives(client, code):
+    client.code("kept = 41")
+    ended = client.code(code)
+    assert failure(ended)["name"] == "E"
+    assert 'File "<cell 2>"' in failure(ended)["traceback"]
+    assert failure(ended)["value"] in ("why", "<its text cannot be shown>")
+    assert (ended.ok["state_lost"], ended.stderr) == (False, b"")
+    assert text(client.code("kept + 1")) == "42"
+
+
 def test_top_level_await(client):
     assert text(client.code("import asyncio\nawait asyncio.sleep(0.01, 'slept')")) == "'slept'"
     assert text(client.code("async def f(): return 5\nr = await f()\nr")) == "5"

@@ -7,6 +7,7 @@ import types
 from typing import Any, Dict, List
 
 from ..wire.values import type_name
+from .complaints import name_of
 
 LIMIT = 120
 _ITEMS = 6
@@ -23,7 +24,7 @@ def text_of(value: Any) -> str:
     try:
         text = _text(value, 0)
     except Exception as error:  # noqa: BLE001  # a broken value is still one to be listed
-        text = "<%s: %s>" % (type(value).__name__, type(error).__name__)
+        text = "<%s: %s>" % (name_of(type(value)), name_of(type(error)))
     return text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
 
 

@@ -206,12 +206,13 @@ class Interpreter:
         task = self._events.create_task(coroutine)
         try:
             return self._events.run_until_complete(task)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
             task.cancel()
             try:
                 self._events.run_until_complete(task)
-            except asyncio.CancelledError:
-                pass
+            except asyncio.CancelledError as cancelled:
+                # It says where the cell was; the interrupt itself only met the event loop.
+                raise interrupt.with_traceback(stories.inside(cancelled)) from None
             raise
 
 
@@ -335,5 +336,5 @@ class Service:
             return json.dumps({"error": refusal.wire()}).encode("ascii")
         except BaseException as error:  # noqa: BLE001  # code of the cells' objects may raise anything
             self._shared.running = False
-            message = "%s: %s" % (type(error).__name__, stories.text_of(error))
+            message = "%s: %s" % (stories.name_of(error), stories.text_of(error))
             return json.dumps({"error": Refused("invalid_input", message).wire()}).encode("ascii")

@@ -11,6 +11,7 @@ import types
 from typing import Any, Dict, List, Tuple
 
 from . import borrowed
+from .complaints import name_of
 
 _FUNCTION = types.FunctionType
 REASON = 300
@@ -41,7 +42,7 @@ def reason(error: BaseException) -> str:
     except Exception:  # noqa: BLE001  # an exception may be broken too
         text = ""
     if not isinstance(error, Unpicklable):
-        text = "%s: %s" % (type(error).__name__, text)
+        text = "%s: %s" % (name_of(type(error)), text)
     return text[:REASON]
 
 
