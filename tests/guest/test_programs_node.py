@@ -135,6 +135,25 @@ def test_errors_of_callbacks_and_forgotten_promises_are_told(js):
     assert text(ended) == "1"
 
 
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("Promise.reject(new Error('at once')); 1", b"Uncaught (in promise) Error: at once\n"),
+        ("(async () => { await 0; throw new TypeError('later') })(); 1", b"Uncaught (in promise) TypeError: later\n"),
+        ("globalThis.setImmediate = null; Promise.reject(7); 1", b"Uncaught (in promise) 7\n"),
+        ("Promise.reject(new Error('looked after')).catch(() => {}); 1", b""),
+    ],
+)
+def test_a_forgotten_promise_is_told_by_the_cell_that_forgot_it(js, code, told):
+    js("let kept = 41")
+    ended = js(code)
+    assert (text(ended), failure(ended)) == ("1", None)
+    assert ended.stderr.startswith(told)
+    assert bool(ended.stderr) == bool(told)
+    after = js("kept")
+    assert (text(after), after.stderr) == ("41", b"")
+
+
 def test_require_and_both_kinds_of_import(js):
     assert text(js("require('path').basename('/a/b')")) == "'b'"
     assert text(js("(await import('node:path')).basename('/a/c')")) == "'c'"

@@ -187,7 +187,7 @@
     else stderr.write(describe(error).traceback);
   });
   process.on('unhandledRejection', (error) => {
-    stderr.write(`Uncaught (in promise) ${describe(error).traceback}`);
+    stderr.write(`Uncaught (in promise) ${describe(error).traceback.replace(/^Uncaught /, '')}`);
   });
 
   // An interrupted cell must not go on behind the back of the next one, so its timers are known.
@@ -414,6 +414,7 @@
     }
   }
 
+  const afterwards = setImmediate; // before a cell can have one of its own
   let count = 0;
   let waiting = Buffer.alloc(0);
   const requests = new net.Socket({ fd: REQUESTS, readable: true, writable: false });
@@ -424,7 +425,8 @@
     waiting = Buffer.alloc(0);
     count += 1;
     truncated = false;
-    run(request, count).then((error) => say(END, { error, truncated }));
+    // Afterwards, since node tells of promises that nobody looks after when all else that is due is done.
+    run(request, count).then((error) => afterwards(() => say(END, { error, truncated })));
   });
   requests.on('close', () => process.reallyExit(0));
 })
