@@ -112,7 +112,7 @@ class AsyncSandbox:
             timeout=timeout, lifetime=lifetime, workdir=workdir, strict=strict, packages=packages,
             on_progress=on_progress, **later,
         )  # fmt: skip
-        offered = lifecycle.offered_tools(tools)
+        offered = lifecycle.offered_tools(tools, awaited=True)
         return cls(await lifecycle.create(AnyIO(), driver, **wishes), offered)
 
     @classmethod
@@ -123,7 +123,7 @@ class AsyncSandbox:
             SandboxNotFound: no sandbox has that id.
             SandboxGone: it has ended; the message says why.
         """
-        offered = lifecycle.offered_tools(tools)
+        offered = lifecycle.offered_tools(tools, awaited=True)
         return cls(await lifecycle.connect(AnyIO(), id), offered)
 
     @classmethod
@@ -141,7 +141,7 @@ class AsyncSandbox:
         cls, labels: Mapping[str, str], *, tools: Tools | Mapping[str, Function] | None = None
     ) -> Self | None:
         """The newest living sandbox that carries all of `labels`, or None; `tools` as for `create`."""
-        offered = lifecycle.offered_tools(tools)
+        offered = lifecycle.offered_tools(tools, awaited=True)
         record = await lifecycle.find(AnyIO(), labels)
         return None if record is None else cls(record, offered)
 
@@ -158,7 +158,7 @@ class AsyncSandbox:
 
         Of many callers at once, in this or other processes, one makes it and all get it.
         """
-        offered = lifecycle.offered_tools(tools)
+        offered = lifecycle.offered_tools(tools, awaited=True)
         return cls(await lifecycle.get_or_create(AnyIO(), labels, driver, **wishes), offered)
 
     @property
@@ -242,6 +242,8 @@ class AsyncSandbox:
             CommandFailed: `check` was asked for, and the command failed or ran out of time.
             Unresponsive: the guest did not answer in time.
         """
+        running.check_listener(self._links.io, "on_stdout", on_stdout)
+        running.check_listener(self._links.io, "on_stderr", on_stderr)
         request = self._exec(command, env, workdir, timeout, max_output, stdin=stdin is not None)
         feed = running.feed_of(self._links.io, stdin)
         return await running.run(self._links, request, feed, check=check, on_stdout=on_stdout, on_stderr=on_stderr)

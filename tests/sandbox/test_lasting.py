@@ -80,17 +80,58 @@ def test_a_value_that_cannot_be_made_again_is_named_and_loses_only_itself(make):
     assert "bad: RuntimeError: no" in first.stderr
 
 
+SLOW = (
+    "import time\nclass H:\n    def __init__(self): self.x = 1\n"
+    "    def __setstate__(self, state): open('waking', 'w').close(); time.sleep({})\nh = H()\ngood = 2"
+)
+
+
 def test_a_value_that_hangs_when_it_is_made_again_costs_the_cell_and_not_the_rest(make):
     sandbox = make()
-    sandbox.run_code(
-        "import time\nclass H:\n    def __init__(self): self.x = 1\n"
-        "    def __setstate__(self, state): time.sleep(1000)\nh = H()\ngood = 2"
-    )
+    sandbox.run_code(SLOW.format(1000))
     sandbox.stop()
     sandbox.resume()
-    sandbox.run_code("1", timeout=1)
-    last = sandbox.run_code("good")
-    assert last.text == "2", last
+    first = sandbox.run_code("print('ran'); ran = 1; ran", timeout=1)
+    assert (first.timed_out, first.success, first.state_lost) == (True, False, False)
+    assert (first.text, first.stdout, first.error.name) == (None, "", "KeyboardInterrupt")
+    assert "did not run" in first.error.value
+    assert "  h: KeyboardInterrupt" in first.stderr
+    last = sandbox.run_code("good, 'ran' in globals(), 'h' in globals()")
+    assert (last.text, last.stderr, last.success) == ("(2, False, False)", "", True)
+
+
+def test_a_cell_that_is_interrupted_while_variables_come_back_does_not_run(make, eventually):
+    sandbox = make()
+    sandbox.run_code(SLOW.format(1000))
+    sandbox.stop()
+    sandbox.resume()
+    outcome = []
+    cell = threading.Thread(target=lambda: outcome.append(sandbox.run_code("ran = 1", timeout=60)))
+    cell.start()
+    eventually(lambda: sandbox.files.exists("waking"))
+    assert sandbox.contexts.interrupt("main") is True
+    cell.join(30)
+    assert (outcome[0].error.name, outcome[0].timed_out) == ("KeyboardInterrupt", False)
+    assert sandbox.run_code("good, 'ran' in globals()").text == "(2, False)"
+
+
+def test_a_value_that_takes_long_to_make_again_is_waited_for(make):
+    sandbox = make()
+    sandbox.run_code(SLOW.format(0.5))
+    sandbox.stop()
+    sandbox.resume()
+    first = sandbox.run_code("good, h is None", timeout=60)
+    assert (first.text, first.stderr, first.success) == ("(2, False)", "", True)
+
+
+def test_a_variable_that_is_asked_for_too_early_costs_no_later_cell(make):
+    sandbox = make()
+    sandbox.run_code(SLOW.format(1000))
+    sandbox.stop()
+    sandbox.resume()
+    with pytest.raises(AtollError):
+        sandbox.variables.get("good", timeout=1)
+    assert sandbox.run_code("good").text == "2"
 
 
 def test_a_checkpoint_leaves_everything_running(make):
@@ -131,10 +172,12 @@ def test_stop_does_not_wait_for_ever_and_the_last_checkpoint_is_what_comes_back(
     sandbox.run_code("import time\nx = 1")
     sandbox.checkpoint()
     sandbox.run_code("x = 2")
+    said: list[AtollError] = []
 
     def long_cell():
-        with pytest.raises(AtollError):
+        with pytest.raises(AtollError) as caught:
             sandbox.run_code("time.sleep(30)")
+        said.append(caught.value)
 
     cell = threading.Thread(target=long_cell)
     cell.start()
@@ -144,6 +187,8 @@ def test_stop_does_not_wait_for_ever_and_the_last_checkpoint_is_what_comes_back(
     report = other.stop(wait=0.1)
     cell.join()
     assert "still running" in report.lost["main"]
+    assert isinstance(said[0], Busy)
+    assert "was stopped before this was done. Call resume() first." in str(said[0])
     other.resume()
     assert other.run_code("x").text == "1"
 

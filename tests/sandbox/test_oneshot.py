@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from atoll import AtollError, CommandFailed, InvalidInput, Sandbox, run, run_code, run_many
+from atoll import AtollError, CommandFailed, InvalidInput, Sandbox, Unsupported, run, run_code, run_many
 from atoll.errors import ManyFailed
 
 
@@ -68,3 +68,13 @@ def test_wishes_that_cannot_be_are_refused():
         run("true", "fake", timeout=-1)
     with pytest.raises(TypeError, match="no keyword 'colour'; a sandbox is made with image, source"):
         run("true", "fake", colour="red")
+    with pytest.raises(TypeError) as caught:
+        run("true", "fake", memory="1G")
+    assert str(caught.value) == "There is no keyword 'memory'; give resources={\"memory\": '1G'}."
+
+
+def test_what_is_planned_is_not_offered_and_still_refused():
+    with pytest.raises(TypeError, match=r"packages\.$"):
+        run("true", "fake", colour="red")
+    with pytest.raises(Unsupported, match="gpu= is not there yet"):
+        run("true", "fake", gpu=1)

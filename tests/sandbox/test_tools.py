@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import time
@@ -38,7 +39,7 @@ FUNCTIONS = {
     "much": lambda size: "x" * size,
     "strange": lambda: {1, 2},
     "slow": time.sleep,
-    "coroutine": coroutine,
+    "coroutine": functools.partial(coroutine),
     "helper": threading.get_ident,
 }
 
@@ -221,6 +222,25 @@ def test_what_is_no_tool_is_refused_before_anything_is_made(tools):
     assert Sandbox.list({"refused": "tools"}) == []
 
 
+def test_names_of_pythons_own_are_refused_in_words():
+    with pytest.raises(InvalidInput, match="two leading underscores"):
+        Tools({"__import__": len})
+
+
+def test_coroutine_functions_are_refused_where_nobody_awaits_them(tooled):
+    class Owner:
+        async def method(self):
+            pass
+
+    for function in (coroutine, Owner().method):
+        for tools in ({"ask": function}, Tools({"ask": function})):
+            with pytest.raises(InvalidInput, match=r"'ask' is a coroutine function.*AsyncSandbox"):
+                Sandbox.create("fake", tools=tools, labels={"refused": "coroutine"})
+    assert Sandbox.list({"refused": "coroutine"}) == []
+    with pytest.raises(InvalidInput, match="coroutine function"):
+        Sandbox.connect(tooled.id, tools={"ask": coroutine})
+
+
 @pytest.mark.parametrize("limits", [{"max_calls": 0}, {"max_calls": True}, {"timeout": -1}, {"max_size": "huge"}])
 def test_limits_that_cannot_be_are_refused(limits):
     with pytest.raises(InvalidInput):
@@ -321,7 +341,7 @@ async def test_the_asynchronous_form_awaits_tools_input_and_listeners():
     async def forever():
         await anyio.sleep(1000)
 
-    tools = Tools({**FUNCTIONS, "forever": forever}, timeout=0.3)
+    tools = Tools({**FUNCTIONS, "coroutine": coroutine, "forever": forever}, timeout=0.3)
     async with await AsyncSandbox.create("fake", tools=tools) as sandbox:
         for _way in ("relayed", "lane"):
             heard.clear()

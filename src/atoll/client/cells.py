@@ -20,7 +20,7 @@ from .lane import Visit
 from .links import Links
 from .operation import Closed, Operation
 from .output import Chunks
-from .running import Audience, Callback, Gathered, tell
+from .running import Audience, Callback, Gathered, check_listener, tell
 from .tools import Answering, Tools
 from .turn import Turn
 
@@ -44,6 +44,10 @@ class Listeners(NamedTuple):
     tools: Tools | None = None
 
 
+# Without the last, `tools`.
+_CALLBACKS = Listeners._fields[:-1]
+
+
 class Hearing:
     """Takes what comes of a cell, within its limits."""
 
@@ -54,6 +58,9 @@ class Hearing:
     _cut = False
 
     def __init__(self, links: Links, limit: int, listeners: Listeners) -> None:
+        for name, callback in zip(_CALLBACKS, listeners, strict=False):
+            if callback is not None:
+                check_listener(links.io, name, callback)
         self._listeners = listeners
         self._room = self._limit = limit
         self._results: list[Result] = []

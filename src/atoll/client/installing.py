@@ -13,13 +13,14 @@ from . import workshop
 from .links import Links
 from .progress import Lines, reason_of
 from .record import Record
-from .running import Callback
+from .running import Callback, check_listener
 
 
 async def install(
     links: Links, record: Record, packages: Iterable[str], *, timeout: float | None, on_progress: Callback | None
 ) -> None:
     """Raises Unsupported, PackagesFailed, InvalidInput."""
+    check_listener(links.io, "on_progress", on_progress)
     wanted = check_requirements(packages)
     timeout = check_timeout(timeout)
     spec = record.info.spec

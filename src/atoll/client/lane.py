@@ -198,7 +198,8 @@ class Visit:
 
 def too_long(size: int) -> InvalidInput:
     return InvalidInput(
-        f"The request takes {size} bytes; at most {MAX_PAYLOAD} fit. Pass large things by stdin or as a file."
+        f"The request takes {size} bytes; at most {MAX_PAYLOAD} fit. Pass large things with files.write, "
+        "variables.set, or the stdin of a command."
     )
 
 

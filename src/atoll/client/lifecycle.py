@@ -16,10 +16,11 @@ from ..errors import AtollError, Busy, DriverError, InvalidInput, SandboxGone
 from ..io import IO
 from ..policy.labels import check_labels
 from ..policy.spec import make_spec
+from ..policy.text import shown
 from ..store import Reservation, Row, Store
-from ..types import Handle, Info, Spec, Status
+from ..types import Handle, Info, Resources, Spec, Status
 from .record import Record, reason_of_end
-from .running import Callback
+from .running import Callback, check_listener
 
 if TYPE_CHECKING:
     from .tools import Function, Tools
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _CLEAN_UP = 30.0
 _MAKING = 60.0
 _WISHES = tuple(make_spec.__kwdefaults__ or ())
+_PLANNED = ("fallback", "permissions", "snapshot", "gpu")
 _STATUSES = frozenset(("creating", "running", "paused", "stopped", "gone"))
 
 Write = Callable[[str, str, Status, Mapping[str, str], Spec, Handle, float, float], None]
@@ -38,6 +40,7 @@ async def create(io: IO, driver: str | None = None, *, on_progress: Callback | N
     Raises:
         InvalidInput, Unsupported, DriverError, CreateFailed, PackagesFailed, StoreError: nothing is left of it.
     """
+    check_listener(io, "on_progress", on_progress)
     spec = _spec(wishes)
     registered = store.shared()
     return await _build(_load(driver, io), spec, registered, registered.add, on_progress)
@@ -99,6 +102,7 @@ async def get_or_create(
     Raises:
         Busy: another process has been making it for a minute.
     """
+    check_listener(io, "on_progress", on_progress)
     labels = _some(labels)
     spec = _spec({**wishes, "labels": labels})
     registered = store.shared()
@@ -210,8 +214,15 @@ async def _sweep(driver: Driver, registered: Store, handle: Handle) -> bool:
 def _spec(wishes: dict[str, Any]) -> Spec:
     unknown = [name for name in wishes if name not in _WISHES]
     if unknown:
-        raise TypeError(f"There is no keyword {unknown[0]!r}; a sandbox is made with {', '.join(_WISHES)}.")
+        raise TypeError(f"There is no keyword {unknown[0]!r}; {_instead(unknown[0], wishes[unknown[0]])}.")
     return make_spec(**wishes)
+
+
+def _instead(name: str, value: object) -> str:
+    """What to write instead of a keyword that is not there."""
+    if name in Resources._fields:
+        return f'give resources={{"{name}": {shown(value)}}}'
+    return f"a sandbox is made with {', '.join(wish for wish in _WISHES if wish not in _PLANNED)}"
 
 
 def _load(driver: str | None, io: IO) -> Driver:
@@ -229,10 +240,10 @@ def _info(row: Row, status: Status) -> Info:
     return Info(row.id, row.driver, status, row.labels, row.created, row.expires, row.spec, {}, ())
 
 
-def offered_tools(tools: Tools | Mapping[str, Function] | None) -> Tools | None:
-    """Raises InvalidInput."""
+def offered_tools(tools: Tools | Mapping[str, Function] | None, *, awaited: bool) -> Tools | None:
+    """What the keyword `tools` was given; `awaited` is whether they may be coroutine functions. Raises InvalidInput."""
     if tools is None:
         return None
     from .tools import Tools
 
-    return Tools.of(tools)
+    return Tools.of(tools, awaited=awaited)

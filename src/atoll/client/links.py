@@ -7,7 +7,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..driver import Driver
-from ..errors import AtollError, Busy, InvalidInput, ProtocolError, SandboxGone, Unresponsive
+from ..errors import AtollError, Busy, ProtocolError, SandboxGone, Unresponsive
 from ..types import Handle, Status
 from ..wire.frames import MAX_PAYLOAD
 from .link import Broken, Ended, Link
@@ -42,9 +42,6 @@ class Seat(Protocol):
     def gone(self) -> SandboxGone:
         """The error that says that it has ended, and why."""
 
-    def not_running(self, status: Status) -> Busy:
-        """The error that says how to wake it."""
-
 
 class Links:
     """Idle links, handed to one operation at a time; more are opened on demand.
@@ -76,10 +73,9 @@ class Links:
         """
         message = json.dumps(request, separators=(",", ":")).encode("ascii")
         if len(message) > MAX_PAYLOAD:
-            raise InvalidInput(
-                f"The request takes {len(message)} bytes; at most {MAX_PAYLOAD} fit. "
-                "Pass large things by stdin or as a file."
-            )
+            from .lane import too_long
+
+            raise too_long(len(message))
         operation = Operation(await self._take(), self._give_back, self._explain, quiet, deadline)
         await operation.start(message, data, eof=eof)
         return operation
@@ -101,8 +97,11 @@ class Links:
         return self._lanes
 
     async def check(self) -> None:
-        """Raises SandboxGone or Busy when the sandbox does not answer any more, which is asked afresh."""
-        await self._seat.check_usable(afresh=True)
+        """In the middle of something: raises SandboxGone or Busy when the sandbox does not answer any more."""
+        try:
+            await self._seat.check_usable(afresh=True)
+        except Busy:
+            raise self._left_undone(await self._seat.judge()) from None
 
     async def ask(self, op: str, *, quiet: float = QUIET, **arguments: Any) -> dict[str, Any]:
         """The answer of an operation that only answers."""
@@ -150,12 +149,17 @@ class Links:
         if status == "gone":
             return self._seat.gone()
         if status in ("paused", "stopped"):
-            return self._seat.not_running(status)
+            return self._left_undone(status)
         if ended:
             return ProtocolError("The guest ended the stream in the middle of an operation.")
         return Unresponsive(
             f"The guest of {self._seat.handle.id} does not answer.",
             hint="Try again, or destroy the sandbox.",
+        )
+
+    def _left_undone(self, status: Status) -> Busy:
+        return Busy(
+            f"The sandbox {self._seat.handle.id} was {status} before this was done.", hint="Call resume() first."
         )
 
 

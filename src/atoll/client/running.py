@@ -6,7 +6,9 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CommandFailed, ProtocolError, TimedOut
+from ..errors import CommandFailed, InvalidInput, ProtocolError, TimedOut
+from ..io import IO, BlockingIO
+from ..policy.text import shown
 from ..types import Completed
 from ..wire.frames import DATA, DATA_SIZE, END, EVENT, STDOUT, Frame
 from . import answers
@@ -16,11 +18,12 @@ from .links import Links
 from .operation import Operation
 
 if TYPE_CHECKING:
-    from ..io import IO
     from .feed import Feed, Input
 
 GRACE = 15.0
 """What a guest gets, beyond a command's timeout, to kill it and say so."""
+
+_CO_COROUTINE = 0x80
 
 Callback = Callable[[str], Any]
 
@@ -160,6 +163,21 @@ class Audience:
         for told in self._told:
             if told:
                 await told.finish()
+
+
+def check_listener(io: IO, name: str, callback: object) -> None:
+    """Whether it can be called, and awaited if it has to be. Raises InvalidInput."""
+    if callback is None:
+        return
+    if not callable(callback):
+        raise InvalidInput(f"{name} is {shown(callback)}; give a function.")
+    if isinstance(io, BlockingIO) and is_coroutine_function(callback):
+        raise InvalidInput(f"{name} is a coroutine function; give a plain one, or use AsyncSandbox.")
+
+
+def is_coroutine_function(function: object) -> bool:
+    """As `inspect` says it, whose import takes longer than a cell."""
+    return bool(getattr(getattr(function, "__code__", None), "co_flags", 0) & _CO_COROUTINE)
 
 
 async def tell(callback: Callable[[Any], Any], value: object) -> None:

@@ -16,7 +16,7 @@ from . import answers, running
 from .command import MAX_OUTPUT, Timeout, add_surroundings, choose_timeout
 from .links import Links
 from .output import AsyncOutput
-from .running import Audience, Callback, Gathered, Running
+from .running import Audience, Callback, Gathered, Running, check_listener
 
 _CLOSE = 60.0
 _OUT_OF_TIME = 124
@@ -67,6 +67,8 @@ class AsyncSession:
             SessionEnded: its shell has ended before, or was closed.
             CommandFailed: `check` was asked for, and the command failed or ran out of time.
         """
+        check_listener(self._links.io, "on_stdout", on_stdout)
+        check_listener(self._links.io, "on_stderr", on_stderr)
         limit = parse_size(max_output, "max_output")
         under_way = await self._launch(command, timeout, limit)
         gathered = Gathered(limit)

@@ -12,6 +12,7 @@ from ..io import IO
 from ..policy.limits import check_timeout
 from ..policy.sizes import parse_size
 from ..policy.text import shown
+from .running import is_coroutine_function
 
 Function = Callable[..., Any]
 
@@ -53,11 +54,13 @@ class Tools:
             raise InvalidInput(f"max_size is {shown(max_size)}; at most {MAX_ANSWER} bytes pass. Write a file instead.")
 
     @classmethod
-    def of(cls, tools: Tools | Mapping[str, Function] | None) -> Tools | None:
-        """What the keyword `tools` was given."""
-        if tools is None or isinstance(tools, Tools):
-            return tools
-        return cls(tools)
+    def of(cls, tools: Tools | Mapping[str, Function], *, awaited: bool) -> Tools:
+        """What the keyword `tools` was given. Raises InvalidInput for coroutine functions where nobody awaits them."""
+        made = tools if isinstance(tools, Tools) else cls(tools)
+        for name, function in made.functions.items():
+            if not awaited and is_coroutine_function(function):
+                raise InvalidInput(f"The tool {name!r} is a coroutine function; give a plain one, or use AsyncSandbox.")
+        return made
 
 
 class Answering:
@@ -132,8 +135,10 @@ def _refusal(message: str) -> dict[str, Any]:
 
 
 def _check(name: object, function: object) -> None:
-    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name) or name.startswith("__"):
+    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
         raise InvalidInput(f"tools has {shown(name)}, which code cannot call; name a tool as you name a function.")
+    if name.startswith("__"):
+        raise InvalidInput(f"tools has {name!r}; names with two leading underscores are Python's own. Choose another.")
     if name in _RESERVED:
         raise InvalidInput(f"tools has {name!r}, which means something else inside; choose another name.")
     if not callable(function):

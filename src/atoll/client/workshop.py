@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 from ..driver import Driver
-from ..errors import AtollError, Busy, FileError, PackagesFailed, SandboxGone, StoreError, Unsupported
+from ..errors import AtollError, FileError, PackagesFailed, SandboxGone, StoreError, Unsupported
 from ..packages import cache, recipe, settings
 from ..policy.requirements import name_of
 from ..types import Completed, Handle, Resources, Spec, Status
@@ -48,9 +48,6 @@ class _Seat:
 
     def gone(self) -> SandboxGone:
         return SandboxGone("The sandbox in which packages were being installed has ended.")
-
-    def not_running(self, status: Status) -> Busy:
-        return Busy(f"The sandbox in which packages are being installed is {status}.")
 
 
 async def build(driver: Driver, environment: cache.Environment, on_progress: Callback | None = None) -> None:

@@ -141,6 +141,6 @@ def _load(library: str) -> Any:
 def _missing(missing: Missing) -> Refused:
     return Refused(
         UNSUPPORTED,
-        "This value needs %s inside the sandbox (%s); make it with packages=[%r] or call install(%r)."
+        "This value needs %s inside the sandbox (%s); make it with packages=[%r] or call install([%r])."
         % (missing.library, missing.why[:200], missing.library, missing.library),
     )

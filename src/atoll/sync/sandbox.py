@@ -67,12 +67,12 @@ class Sandbox:
             timeout=timeout, lifetime=lifetime, workdir=workdir, strict=strict, packages=packages,
             on_progress=on_progress, **later,
         )  # fmt: skip
-        offered = lifecycle.offered_tools(tools)
+        offered = lifecycle.offered_tools(tools, awaited=False)
         return cls(drive(lifecycle.create(BlockingIO(), driver, **wishes)), offered)
 
     @classmethod
     def connect(cls, id: str, *, tools: Tools | Mapping[str, Function] | None = None) -> Self:
-        offered = lifecycle.offered_tools(tools)
+        offered = lifecycle.offered_tools(tools, awaited=False)
         return cls(drive(lifecycle.connect(BlockingIO(), id)), offered)
 
     @classmethod
@@ -83,7 +83,7 @@ class Sandbox:
 
     @classmethod
     def find(cls, labels: Mapping[str, str], *, tools: Tools | Mapping[str, Function] | None = None) -> Self | None:
-        offered = lifecycle.offered_tools(tools)
+        offered = lifecycle.offered_tools(tools, awaited=False)
         record = drive(lifecycle.find(BlockingIO(), labels))
         return None if record is None else cls(record, offered)
 
@@ -96,7 +96,7 @@ class Sandbox:
         tools: Tools | Mapping[str, Function] | None = None,
         **wishes: Any,
     ) -> Self:
-        offered = lifecycle.offered_tools(tools)
+        offered = lifecycle.offered_tools(tools, awaited=False)
         return cls(drive(lifecycle.get_or_create(BlockingIO(), labels, driver, **wishes)), offered)
 
     @property
