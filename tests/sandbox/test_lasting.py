@@ -124,14 +124,21 @@ def test_a_value_that_takes_long_to_make_again_is_waited_for(make):
     assert (first.text, first.stderr, first.success) == ("(2, False)", "", True)
 
 
-def test_a_variable_that_is_asked_for_too_early_costs_no_later_cell(make):
+def test_an_interrupt_while_a_variable_is_asked_for_costs_no_later_cell(make, eventually):
     sandbox = make()
     sandbox.run_code(SLOW.format(1000))
     sandbox.stop()
     sandbox.resume()
-    with pytest.raises(AtollError):
-        sandbox.variables.get("good", timeout=1)
-    assert sandbox.run_code("good").text == "2"
+    outcome = []
+    question = threading.Thread(target=lambda: outcome.append(sandbox.variables.get("good")))
+    question.start()
+    eventually(lambda: sandbox.files.exists("waking"))
+    assert sandbox.contexts.interrupt("main") is True
+    question.join(30)
+    assert outcome == [2]
+    later = sandbox.run_code("good")
+    assert (later.text, later.success) == ("2", True)
+    assert "  h: KeyboardInterrupt" in later.stderr
 
 
 def test_a_checkpoint_leaves_everything_running(make):

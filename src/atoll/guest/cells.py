@@ -50,6 +50,7 @@ class Interpreter:
         os.register_at_fork(after_in_child=self._note_fork)
         self.flags = 0
         self.notice = ""
+        self.declines = False
         self.count = 0
         self._events: Any = None
         self._interruptible = False
@@ -73,7 +74,7 @@ class Interpreter:
             self.notice = ""
         if _signal.getsignal(_SIGINT) is not self._on_interrupt:
             _signal.signal(_SIGINT, self._on_interrupt)
-        error = self._attempt(request)
+        error = self._decline() if self.declines else self._attempt(request)
         self._streams.flush_own()
         if self._asking.concerned:
             self._asking.end()
@@ -86,6 +87,11 @@ class Interpreter:
         described, cut = stories.describe(error)
         answer = {"count": self.count, "error": described, "truncated": truncated or cut}
         return json.dumps({"ok": answer}).encode("ascii")
+
+    def _decline(self) -> KeyboardInterrupt:
+        """Its time is over, or it was interrupted, before all variables were back: it must not run without them."""
+        self.declines = False
+        return KeyboardInterrupt("The cell did not run: it was stopped while the variables were brought back.")
 
     def _attempt(self, request: Dict[str, Any]) -> Optional[BaseException]:
         """Whatever a cell raises is its result."""
@@ -293,7 +299,7 @@ class Service:
         if port.lane and self._shared.waiting:
             self._guest.settle()
         if self._memory.asleep:
-            self._wake()
+            self._interpreter.declines = self._wake() and do == "code"
         answer = self._interpreter.run(request, port) if do == "code" else self._handle(do, request, port)
         self._streams.begin(self._guest, None)
         if port.lane and self._streams.relays():
@@ -303,19 +309,29 @@ class Service:
             self._guest.settle()  # it began to send something on before it could see the end
         port.end(answer)
 
-    def _wake(self) -> None:
-        """An interrupt gives up one variable, so it may come at any time."""
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        self._shared.running = True
+    def _wake(self) -> bool:
+        """Whether it was interrupted. That gives up one variable, so it may come at any time."""
+        interrupts: List[int] = []
+
+        def interrupt(number: int, _frame: Any) -> None:
+            interrupts.append(number)
+            if self._shared.running:
+                raise KeyboardInterrupt
+
+        signal.signal(signal.SIGINT, interrupt)
         try:
-            report = self._memory.wake(self._interpreter.namespace)
-            self._interpreter.flags |= report.flags
-            self._interpreter.notice = notice(report.lost)
+            self._shared.running = True
+            try:
+                report = self._memory.wake(self._interpreter.namespace)
+                self._interpreter.flags |= report.flags
+                self._interpreter.notice = notice(report.lost)
+            finally:
+                self._shared.running = False
         except KeyboardInterrupt:
+            self._shared.running = False  # once more: it may have come between the two
             self._interpreter.notice = notice({"some variables": "bringing them back was interrupted"})
-        finally:
-            self._shared.running = False
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        return bool(interrupts)
 
     def _handle(self, do: str, request: Dict[str, Any], port: Port) -> bytes:
         """Anything but a cell; it may run code of the cells' objects, so it can be interrupted and can fail."""
