@@ -199,7 +199,7 @@ class AsyncSandbox:
         if self._variables is None:
             from .client.variables import AsyncVariables
 
-            self._variables = AsyncVariables(self._links)
+            self._variables = AsyncVariables(self._links, self.info.spec.resources.memory)
         return self._variables
 
     async def __aenter__(self) -> Self:

@@ -28,8 +28,9 @@ class AsyncVariables:
     Every method waits for a cell that runs in the context, and may raise as every method of a sandbox does.
     """
 
-    def __init__(self, links: Links) -> None:
+    def __init__(self, links: Links, memory: int) -> None:
         self._links = links
+        self._memory = memory
 
     async def get(self, name: str, context: str = "main", *, max_size: int | str = MAX_SIZE) -> Any:
         """The value of a variable.
@@ -49,10 +50,17 @@ class AsyncVariables:
         """Give a variable a value. Raises as `get` does."""
         packed = values.pack(value, _name(name))
         view = memoryview(packed.data).cast("B") if memoryview(packed.data).nbytes else memoryview(b"")
+        if len(view) > self._memory:
+            raise InvalidInput(
+                f"{name} takes {len(view)} bytes, and the sandbox has {self._memory} bytes of memory; make it with "
+                "resources= that have more, or write a file."
+            )
         await self._ask(context, {"act": "set", "name": name, "value": packed.form, "size": len(view)}, view)
 
     async def update(self, values: Mapping[str, Any], context: str = "main") -> None:
         """Give several variables values, one after the other. Raises as `get` does, with those before it set."""
+        if not isinstance(values, Mapping):
+            raise InvalidInput(f"values is {shown(values)}; give a mapping of names to values.")
         for name, value in values.items():
             await self.set(name, value, context)
 

@@ -100,11 +100,11 @@ class Context:
             self._link.kill()
             self._drop(self._link)
 
-    def restart(self, done: Callable[[], None]) -> None:
+    def restart(self, done: Callable[[], None], reason: str = "the context was restarted") -> None:
         """End its process with all that it has started; the next request makes a new one. Cells that wait fail."""
         waiting, self._queue = list(self._queue), deque()
         for cell in waiting:
-            cell.channel.fail(Refused(CANCELLED, "The context was restarted before the cell ran."))
+            cell.channel.fail(Refused(CANCELLED, "%s before the cell ran." % reason.capitalize()))
         self._forget_frozen()
         link = self._link
         if link is None:
@@ -112,7 +112,7 @@ class Context:
             return
         if self._run is not None:
             self._run.cell.outlet.spill()
-        link.reason = "the context was restarted"
+        link.reason = reason
         link.kill()
 
         def forget() -> None:

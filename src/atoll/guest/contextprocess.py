@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 import traceback
-from typing import Callable, Dict, List, NamedTuple, NoReturn, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Tuple
 
 from .awakening import Memory
 from .cells import Service
@@ -111,7 +111,7 @@ def _set_interpreter(config: Config) -> None:
     sys.executable = config.python
     sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)  # type: ignore[misc]  # noqa: SIM115
     for name in ("exit", "quit"):
-        setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D"))
+        setattr(builtins, name, _Quitter(name, "Ctrl-D"))
     builtins.help = _sitebuiltins._Helper()  # noqa: SLF001  # as `site` does, which may not be loaded
     for name in _own_modules or find_own_modules():
         del sys.modules[name]  # a cell that imports it wants the one that its sandbox has, if any
@@ -126,6 +126,13 @@ def _expect_packages(config: Config) -> None:
         if path.endswith("/site-packages"):
             finder = _bootstrap.FileFinder(path, *_bootstrap._get_supported_file_loaders())  # type: ignore[attr-defined]  # noqa: SLF001
             sys.path_importer_cache[path] = finder
+
+
+class _Quitter(_sitebuiltins.Quitter):
+    """Ends the cell. The usual one closes sys.stdin as well, which the next cell would miss."""
+
+    def __call__(self, code: Any = None) -> NoReturn:
+        raise SystemExit(code)
 
 
 _own_modules: List[str] = []

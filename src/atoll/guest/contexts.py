@@ -63,8 +63,11 @@ class Contexts:
         wanted = request.get("request")
         if not isinstance(wanted, dict) or not isinstance(wanted.get("do"), str):
             raise invalid("A request to a context is an object with the member 'do'.")
+        name = arguments.text("context", _MAIN)
+        # Only what is written makes a context: who reads from one that is not there has mistyped its name.
+        context = self._get(name, None) if name == _MAIN or wanted.get("act") == "set" else self._known(arguments)
         cell = Cell(channel, wanted, arguments.seconds("timeout"), None)
-        self._get(arguments.text("context", _MAIN), None).submit(cell)
+        context.submit(cell)
         return cell
 
     def interrupt(self, arguments: Arguments) -> Dict[str, Any]:
@@ -103,7 +106,7 @@ class Contexts:
         name = arguments.text("context")
         if name in self._contexts:
             raise invalid("There is already a context %r; delete or restart it, or choose another name." % name)
-        context = self._make(
+        context = self._prepared(
             ContextSettings(
                 name,
                 _canonical(arguments.text("language", "python")),
@@ -111,11 +114,6 @@ class Contexts:
                 checked_env(arguments.mapping("env")),
             )
         )
-        try:
-            context.prepare()
-        except BaseException:
-            del self._contexts[name]
-            raise
         return {"context": context.describe()}
 
     def restart(self, channel: Channel, request: Dict[str, Any]) -> Operation:
@@ -126,7 +124,7 @@ class Contexts:
     def delete(self, channel: Channel, request: Dict[str, Any]) -> Operation:
         context = self._known(Arguments(request))
         del self._contexts[context.settings.name]
-        context.restart(lambda: channel.end({}))
+        context.restart(lambda: channel.end({}), "the context was deleted")
         return Operation(channel)
 
     def _known(self, arguments: Arguments) -> Context:
@@ -141,11 +139,21 @@ class Contexts:
         """A context, made if there is none; a `language` must be its own."""
         context = self._contexts.get(name)
         if context is None:
-            return self._make(ContextSettings(name, _canonical(language or "python")))
+            return self._prepared(ContextSettings(name, _canonical(language or "python")))
         if language is not None and _canonical(language) != context.settings.language:
             raise invalid(
                 "The context %r is for %s; create another one for %s." % (name, context.settings.language, language)
             )
+        return context
+
+    def _prepared(self, settings: ContextSettings) -> Context:
+        """A new context with its process; none is left where that cannot be made."""
+        context = self._make(settings)
+        try:
+            context.prepare()
+        except BaseException:
+            del self._contexts[settings.name]
+            raise
         return context
 
     def _make(self, settings: ContextSettings) -> Context:
