@@ -153,7 +153,6 @@ def test_bad_paths_are_refused_by_name(keyword, path):
     ("keyword", "value"),
     [
         ("permissions", {"read": ["/"]}),
-        ("tools", ["x"]),
         ("snapshot", "ready"),
         ("snapshot", ""),
         ("gpu", "T4"),
@@ -168,7 +167,7 @@ def test_what_is_not_there_yet_is_refused_and_not_ignored(keyword, value):
 
 @pytest.mark.parametrize("empty", [None, (), [], {}])
 def test_leaving_them_empty_is_fine(empty):
-    given = dict.fromkeys(["packages", "permissions", "tools", "snapshot", "gpu", "fallback"], empty)
+    given = dict.fromkeys(["packages", "permissions", "snapshot", "gpu", "fallback"], empty)
     assert make_spec(**given) == Spec()
 
 
