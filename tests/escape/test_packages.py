@@ -77,16 +77,98 @@ def links():
 attempt("links", links)
 """
 
-# Packages that change the trusted code in their own memory before a sandbox is forked from it.
+# Packages that change the trusted code in their own memory, and what the log says of it: as root, and as a user.
+# Where it is None the attempt is refused by the kernel, or gains nothing: the sandboxes are looked at.
+FORKS = """
+import os
+from atoll.engine import first
+real = first.live_nursed
+def live(*args):
+    try:
+        if os.fork() == 0:
+            import time
+            time.sleep(1000)
+    except OSError:
+        pass
+    real(*args)
+first.live_nursed = live
+"""
+STAYS = """
+import os, time
+if os.fork() == 0:
+    time.sleep(1000)
+    os._exit(0)
+"""
+# In the nursery, with the order for a sandbox, when it was looked at already.
+WITH_THE_ORDER = """
+import mmap, os, time
+from atoll.engine import nursery
+real, kept = nursery.kernel.clone, []
+def clone(flags):
+    BEFORE
+    pid = real(flags)
+    if pid:
+        AFTER
+    return pid
+nursery.kernel.clone = clone
+"""
+FORKS_LATER = """
+        for _ in range(20):
+            try:
+                if os.fork() == 0:
+                    time.sleep(1000)
+                break
+            except OSError:
+                time.sleep(0.01)
+"""
+RAISES = """
+from atoll.engine import kernel, seccomp
+real, raised = kernel.drop_capabilities, []
+def drop():
+    with open("/proc/sys/user/max_user_namespaces", "w") as file:
+        file.write("1000")
+    with open("/proc/sys/user/max_user_namespaces") as file:
+        raised.append(file.read().strip())
+    real()
+kernel.drop_capabilities = drop
+install = seccomp.install
+seccomp.install = lambda code: install(bytes.fromhex("060000000000ff7f"))
+"""
+PATCHED_CLOSING = "from atoll.engine import kernel; kernel.close_from = lambda *args: None; "
 TAMPERED = {
-    "keeps-capabilities": ("from atoll.engine import kernel; kernel.drop_capabilities = lambda: None", "CapEff"),
-    "has-no-filter": ("from atoll.engine import seccomp; seccomp.install = lambda code: None", "Seccomp_filters"),
-    "keeps-its-id": ("import os; os.setresuid = os.setresgid = lambda *ids: None", "Uid, Gid"),
+    "keeps-capabilities": (
+        "from atoll.engine import kernel; kernel.drop_capabilities = lambda: None",
+        "CapEff",
+        "CapEff",
+    ),
+    "has-no-filter": (
+        "from atoll.engine import seccomp; seccomp.install = lambda code: None",
+        "Seccomp_filters",
+        "Seccomp_filters",
+    ),
+    "keeps-its-id": ("import os; os.setresuid = os.setresgid = lambda *ids: None", "Uid, Gid", None),
     "only-forks": (
         "import os; from atoll.engine import nursery; nursery.kernel.clone = lambda flags: os.fork()",
-        "no first one",
+        "have left",
+        "have left",
     ),
-}
+    "forks-before-its-wall": (FORKS, None, "has made 1 others"),
+    "leaves-a-process": (STAYS, "have left 1 processes", "have left 1 processes"),
+    "leaves-a-process-later": (
+        WITH_THE_ORDER.replace("BEFORE", "").replace("AFTER", FORKS_LATER.strip()),
+        None,
+        "have left",
+    ),
+    "shares-memory": ("import mmap; M = mmap.mmap(-1, 4096)", "processes share", "processes share"),
+    "shares-memory-later": (
+        WITH_THE_ORDER.replace("BEFORE", "kept.append(mmap.mmap(-1, 4096))").replace("AFTER", "pass"),
+        "processes share",
+        "processes share",
+    ),
+    "keeps-a-channel": ("import os; os.close = lambda fd: None", "keeps socket", "keeps socket"),
+    "keeps-proc-open": (PATCHED_CLOSING + "import os; D = os.open('/proc', 0)", "keeps /proc open", "keeps /proc open"),
+    "stands-in-proc": ("import os; os.chdir('/proc/self')", "hold on to /proc", "hold on to /proc"),
+}  # fmt: skip
 
 
 def give(maker, *names):
@@ -184,27 +266,95 @@ def test_a_package_that_is_hostile_when_it_is_imported_gets_nowhere(maker):
 
 
 @pytest.mark.parametrize("name", list(TAMPERED))
-def test_a_nursery_that_was_tampered_with_gives_no_weaker_sandbox(root_maker, name):
-    """Whoever comes from it is looked at from outside: it is walled as ever, or there is no sandbox."""
+def test_a_nursery_that_was_tampered_with_gives_no_weaker_sandbox(maker, name):
+    """Whoever comes from it is looked at from outside: it is walled as ever, or there is no sandbox of it."""
+    reason = TAMPERED[name][1 if maker.name == "root" else 2]
+    module = name.replace("-", "_")
+    log = pathlib.Path(maker.state, "jail", "run", "zygote.log")
+    start = log.stat().st_size
     deadline = time.monotonic() + 60
-    refused = None
-    while refused is None:
-        assert time.monotonic() < deadline, "it is never refused"
+    refused, nursed = set(), False
+    while True:
         try:
-            box = Maker.create(root_maker, packages=[name])
+            box = Maker.create(maker, packages=[name])
         except Refused as refusal:
-            refused = refusal
-            continue
-        # Before the nursery is ready; such a one has imported nothing.
-        lines = dict(line.split(":", 1) for line in box.run("cat /proc/1/status")["stdout"].splitlines())
-        assert int(lines["CapEff"], 16) == int(lines["CapBnd"], 16) == 0
-        assert (lines["Seccomp"].strip(), lines["NoNewPrivs"].strip()) == ("2", "1")
-        assert set(lines["Uid"].split()) == {"1000"}
-        box.destroy()
+            refused.add(refusal.type)
+        else:
+            _check_walls(box)
+            nursed = _text(box, f"import sys; {module!r} in sys.modules") == "True"
+            box.destroy()
+        said = log.read_text()[start:]
+        told = re.search(f"not imported ahead.*{reason or ''}", said)
+        if told or (nursed and not reason):
+            break
+        assert time.monotonic() < deadline, said
         time.sleep(0.05)
-    assert refused.type == "CreateFailed"
-    assert re.search(TAMPERED[name][1], refused.message), refused.message
-    assert root_maker.create(packages=["probe"]).destroy() is None, "others are not concerned"
+    assert refused <= {"CreateFailed"}
+    # Now there is none, and sandboxes are made without.
+    box = Maker.create(maker, packages=[name])
+    _check_walls(box)
+    if told:
+        assert _text(box, f"import sys; {module!r} in sys.modules") == "False"
+    box.destroy()
+    assert maker.create(packages=["probe"]).destroy() is None, "others are not concerned"
+
+
+def test_a_sandbox_whose_filter_is_weaker_makes_no_namespaces(maker):
+    """It has raised the limit while it could; that is set when it cannot any more."""
+    wheels.make(maker.wheels, "raises-limits", {"raises_limits.py": RAISES})
+    box = maker.create(packages=["raises-limits"])
+    assert _text(box, "import raises_limits; raises_limits.raised") == "['1000']", "the control: it was raised"
+    assert box.run("cat /proc/sys/user/max_user_namespaces")["stdout"] == "0\n"
+    assert box.run("echo 5 > /proc/sys/user/max_user_namespaces")["exit_code"] != 0
+    clone = "import ctypes, os; libc = ctypes.CDLL(None, use_errno=True); pid = libc.syscall(56, {} | 17, 0, 0, 0, 0)\n"
+    clone += "if pid == 0: os._exit(0)\nos.strerror(ctypes.get_errno()) if pid < 0 else 'made'"
+    assert _text(box, clone.format(0)) == "'made'", "the control: the call is right"
+    assert _text(box, clone.format(0x7C020000)) == "'No space left on device'"
+    _check_walls(box)
+    box.destroy()
+
+
+def test_a_nursery_sees_none_of_its_sandboxes(maker):
+    box = maker.create()
+    nursery = _nursery_of(box)
+    assert not os.path.exists(f"/proc/{nursery}/root/proc/self/status")
+    assert os.path.exists(f"/proc/{_first_of(box)}/root/proc/1"), "the control: a sandbox has one"
+    with open(f"/proc/{nursery}/mounts") as file:
+        assert not [line for line in file if line.split()[2] == "proc"]
+    if maker.name == "root":
+        with open(f"/proc/{nursery}/cgroup") as file:
+            path = next(
+                line.split(":", 2)[2].strip() for line in file if ":pids:" in line or line.startswith("0::/atoll")
+            )
+        places = [f"/sys/fs/cgroup/pids{path}", f"/sys/fs/cgroup{path}"]
+        place = next(place for place in places if os.path.exists(f"{place}/pids.max"))
+        assert int(pathlib.Path(place, "pids.max").read_text()) <= 2, "no more than itself and who is being born"
+    box.destroy()
+
+
+def _text(box, code):
+    return box.code(code)["results"][0]["data"]["text/plain"]
+
+
+def _check_walls(box):
+    """Of each process that it sees, and of each that is below its first one."""
+    first = _first_of(box)
+    pids = [pid for pid, _ in residue.descendants(first)]
+    assert first in pids
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/status") as file:
+                lines = dict(line.split(":", 1) for line in file)
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        for name in ("CapEff", "CapPrm", "CapInh", "CapBnd", "CapAmb"):
+            assert int(lines[name], 16) == 0, (pid, name)
+        assert (lines["Seccomp"].strip(), lines["NoNewPrivs"].strip()) == ("2", "1")
+        with open(f"/proc/{pid}/cgroup") as mine, open(f"/proc/{first}/cgroup") as its:
+            assert mine.read() == its.read(), "all in one group"
+    inside = box.run("cat /proc/[0-9]*/status | grep ^Cap | sort -u")["stdout"]
+    assert {int(line.split()[1], 16) for line in inside.splitlines()} == {0}
+    assert set(box.run("grep ^Uid: /proc/1/status")["stdout"].split()[1:]) == {"1000"}
 
 
 @pytest.mark.parametrize("packages", [[], ["probe"]], ids=["plain", "nursed"])
@@ -258,16 +408,17 @@ def _gone(maker, box):
 
 
 def _first_of(box):
-    """The process that has the sandbox's user id and is process 1 of its own namespace."""
+    """The process that is process 1 of the sandbox's own namespace."""
+    namespace = box.run("readlink /proc/self/ns/pid")["stdout"].strip()
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/status") as file:
                     lines = dict(line.split(":", 1) for line in file)
+                if lines["NSpid"].split()[-1] == "1" and os.readlink(f"/proc/{name}/ns/pid") == namespace:
+                    return int(name)
             except OSError:
                 continue
-            if lines["NSpid"].split()[-1] == "1" and str(box.handle["uid"]) in lines["Uid"].split():
-                return int(name)
     raise AssertionError("the sandbox has no first process")
 
 

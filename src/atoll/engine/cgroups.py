@@ -156,6 +156,14 @@ class Group:
             write(f"{self._path('cpu')}/cpu.cfs_period_us", str(_CPU_PERIOD))
             write(f"{self._path('cpu')}/cpu.cfs_quota_us", str(int(cpu * _CPU_PERIOD)))
 
+    def limit_processes(self, most: int) -> None:
+        """How many tasks may be in it. Who is in it already stays."""
+        write(f"{self._path('pids')}/pids.max", str(most))
+
+    def count(self) -> int:
+        """How many tasks, threads too, are in it."""
+        return int(_read(f"{self._path('pids')}/pids.current"))
+
     def _gather(self, controller: str) -> None:
         """v1: bring every process of the sandbox into a group that few sandboxes ever need.
 

@@ -65,11 +65,15 @@ def live_nursed(settings: Settings, control: socket.socket, rehearse: Callable[[
         message, fds = messages.receive(control)
         job = message["job"]
         jail.close_nursed(job, settings.filter_code, landlock_abi=settings.landlock)
+        messages.send(control, {"closed": True})
+        # Alone, and with nothing that is not needed, until the midwife has looked.
+        messages.receive(control)
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
         server = Server(control, _config(settings, job), *fds[:2])
         contextprocess.rehearsal = rehearse if job["parked"] else None
         server.prefork_context()
         contextprocess.rehearsal = None
-        messages.send(control, {"closed": True})
+        messages.send(control, {"serving": True})
     except messages.Ended:
         os._exit(1)
     except BaseException as error:  # noqa: BLE001 - whatever it is, the maker must hear of it

@@ -88,6 +88,22 @@ def mount_proc() -> None:
     hide_in_proc()
 
 
+def unmount_proc() -> None:
+    """Take /proc away from processes that are not to look at others any more.
+
+    Raises:
+        OSError: somebody holds on to it (EBUSY).
+    """
+    for name in _HIDDEN:
+        if os.path.exists(name):
+            try:
+                kernel.umount(name, 0)
+            except OSError as error:
+                if error.errno != errno.EINVAL:  # it was taken away before
+                    raise
+    kernel.umount("/proc", 0)
+
+
 def hide_in_proc() -> None:
     for name in _HIDDEN:
         if os.path.exists(name):
@@ -238,6 +254,8 @@ def close_nursed(job: dict[str, Any], filter_code: bytes, *, landlock_abi: int) 
     os.setresgid(layout.GROUP, layout.GROUP, layout.GROUP)
     os.setresuid(layout.USER, layout.USER, layout.USER)
     _drop(job, filter_code, landlock_abi)
+    # Until it was looked at: without root nobody could.
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
 
 
 def _drop(job: dict[str, Any], filter_code: bytes, landlock_abi: int) -> None:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import cgroups, disk, messages, midwife, sweep, usage
+from . import cgroups, disk, messages, midwife, nursed, sweep, usage
 from .claim import claim
 from .settings import BirthFailed, Settings
 from .watchdog import Watchdog
@@ -295,7 +295,7 @@ def _keep(settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int]
     if not keeper.keep_files:
         keeper.give_up_disk()
     for pidfd in fds[3:]:
-        midwife.end_nursed(pidfd)
+        nursed.end_nursed(pidfd)
     _end_children()
     if keeper.keep_files:
         _leave_files(settings, sandbox, keeper.expires)

@@ -14,15 +14,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
-import signal
 import socket
 import time
 from typing import Any, NoReturn
 
 from . import cgroups, disk, first, jail, jobs, kernel, layout, limits, messages, nursed, rootfs
 from .idmap import mapped_source
+from .inspection import Broken, Identity, identity
 from .settings import FIRST_UID, NURSED_UIDS, UIDS, BirthFailed, Settings, started_at
+from .ward import Ward
 
 Delivery = tuple[dict[str, Any], list[int]]
 
@@ -58,11 +58,12 @@ class Midwife:
         # Not makedirs: a state directory that was removed stays removed.
         with contextlib.suppress(FileExistsError):
             os.mkdir(self._box, mode=0o711)
-        if not (nursed and self._adopt()):
-            self._clone(job)
         if self._group:
             self._group.make()
-            self._group.add(self._pid)
+        if not (nursed and self._adopt(job)):
+            self._clone(job)
+            if self._group:
+                self._group.add(self._pid)
         if self._pidfd >= 0:
             self._furnish_nursed({**job, "parked": parked})
         elif closed:
@@ -85,34 +86,51 @@ class Midwife:
             # The guest reads its control channel in order: this comes before the first client.
             self._control.send(b"e" + json.dumps(first.environment(self._settings, job)).encode())
 
-    def _adopt(self) -> bool:
-        """Let the nursery make the first process; False where it is gone."""
+    def _adopt(self, job: dict[str, Any]) -> bool:
+        """Let the nursery make the first process, which makes no other until its wall stands; False if it is gone."""
+        if self._group:
+            self._group.limit(job["memory"], 1, None)
+        try:
+            self._newborn = nursed.order(self._settings, self._group, _BIRTH_TIMEOUT)
+        except nursed.NurseryGone:
+            if self._group:
+                self._group.limit_processes(job["pids"])
+            return False
         if not self._settings.rootless:
             self._uid = FIRST_UID + self._keeper % NURSED_UIDS
-        try:
-            self._pid, self._control = nursed.order(self._settings, _BIRTH_TIMEOUT)
-        except nursed.NurseryGone:
-            return False
-        self._pidfd = os.pidfd_open(self._pid)
+        self._pid, self._pidfd, self._control = self._newborn[:3]
         return True
 
     def _furnish_nursed(self, job: dict[str, Any]) -> None:
         """What `_furnish` does, to a process that is hostile already; then look whether its wall stands."""
         nursed.limit(self._pid, job["rlimits"])
-        proc = nursed.settle(self._settings, self._pid, self._uid)
-        source = self._source(job)
-        device, held = self._disk(job["quota"]) if job["loop"] else ("", -1)
-        owner = None if self._settings.rootless else self._uid
-        nursed.furnish(self._pid, proc, self._box, device, source, owner, job)
-        _close(source, held)
-        self._hand_job(job, os.open(f"/proc/{self._pid}/oom_score_adj", os.O_RDWR | os.O_CLOEXEC))
-        self._expect_closed()
-        nursed.check_closed(self._settings, self._pid, self._uid)
+        with contextlib.closing(nursed.Hand(self._settings, self._pid, self._uid)) as hand:
+            source = self._source(job)
+            device, held = self._disk(job["quota"]) if job["loop"] else ("", -1)
+            owner = None if self._settings.rootless else self._uid
+            nursed.furnish(self._pid, hand.proc, self._box, device, source, owner, job)
+            _close(source, held)
+            given = self._hand_job(job, os.open(f"/proc/{self._pid}/oom_score_adj", os.O_RDWR | os.O_CLOEXEC))
+            self._expect("closed")
+            self._inspect({*given, self._newborn.end})
+            hand.seal()
+        if self._group:
+            self._group.limit_processes(job["pids"])
+        messages.send(self._control, {"go": True})
+        self._expect("serving")
+
+    def _inspect(self, allowed: set[Identity]) -> None:
+        """Its wall must stand; else it is hostile, and so is the nursery that it comes from."""
+        try:
+            nursed.check(self._settings, self._pid, self._uid, allowed, self._group)
+        except Broken as broken:
+            Ward(self._settings).condemn(str(broken))
+            raise BirthFailed(f"The nursery was ended: {broken}.") from None
 
     def abandon(self) -> None:
         """After a birth that failed: a process of a nursery is no child of the keeper's, who ends only those."""
         if self._pidfd >= 0:
-            end_nursed(self._pidfd)
+            nursed.end_nursed(self._pidfd)
 
     def _clone(self, job: dict[str, Any]) -> None:
         """Make the first process, in its own namespaces, as the keeper's child."""
@@ -182,13 +200,19 @@ class Midwife:
                 jail.cover(place, job["workdir"], source, rootless=self._settings.rootless)
         _close(source, held)
         self._hand_job(job)
-        self._expect_closed()
+        self._expect("closed")
 
-    def _hand_job(self, job: dict[str, Any], *fds: int) -> None:
-        """With the count of those whom the kernel killed for memory: from inside it could not be opened."""
+    def _hand_job(self, job: dict[str, Any], *fds: int) -> set[Identity]:
+        """With the count of those whom the kernel killed for memory: from inside it could not be opened.
+
+        Gives what was handed over.
+        """
         kills = self._group.open_kills() if self._group else -1
-        messages.send(self._control, {"job": job}, *fds, *([kills] if kills >= 0 else []))
-        _close(*fds, kills)
+        given = [*fds, *([kills] if kills >= 0 else [])]
+        messages.send(self._control, {"job": job}, *given)
+        known = {identity(fd) for fd in given}
+        _close(*given)
+        return known
 
     def _source(self, job: dict[str, Any]) -> int | str | None:
         """The tree to start from: as root a detached mount that shows its owner as the sandbox's user."""
@@ -205,17 +229,19 @@ class Midwife:
             disk.await_release(image)
         return disk.attach(image)
 
-    def _expect_closed(self) -> None:
+    def _expect(self, word: str) -> None:
         try:
-            answer, _ = messages.receive(self._control)
+            answer, fds = messages.receive(self._control)
         except TimeoutError:
             raise BirthFailed("The sandbox did not come up in time.") from None
         except messages.Ended:
             raise BirthFailed("The sandbox's first process died while it closed its wall.") from None
-        if "closed" not in answer:
+        _close(*fds)
+        if word not in answer:
             raise BirthFailed(str(answer.get("failed", answer)))
-        self._closed = True
-        self._control.settimeout(None)
+        if word != "closed" or self._pidfd < 0:
+            self._closed = True
+            self._control.settimeout(None)
 
     @property
     def _kinship(self) -> int:
@@ -254,13 +280,6 @@ def _close(*fds: int | str | None) -> None:
     for fd in fds:
         if isinstance(fd, int) and fd >= 0:
             os.close(fd)
-
-
-def end_nursed(pidfd: int) -> None:
-    """Kill a process that a nursery has forked, with all that is behind its wall, and wait until it is dead."""
-    with contextlib.suppress(ProcessLookupError):
-        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-    select.select([pidfd], [], [], _BIRTH_TIMEOUT)
 
 
 def make(settings: Settings, sandbox: str, job: dict[str, Any], maker: socket.socket, *, nursed: bool) -> Delivery:

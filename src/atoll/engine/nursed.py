@@ -12,20 +12,23 @@ import contextlib
 import fcntl
 import os
 import resource
+import select
 import signal
 import socket
 import struct
 import sys
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
-from . import cgroups, jail, kernel, layout, messages, nursery
+from . import cgroups, inspection, jail, kernel, layout, messages, nursery
+from .inspection import Broken, Identity
 from .settings import FIRST_UID, BirthFailed, Settings
+from .ward import Ward
 
 _NS_GET_PARENT = 0xB702
 _CREDENTIALS = struct.Struct("iII")
 _SPACE = socket.CMSG_SPACE(_CREDENTIALS.size)
-_CAPABILITIES = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
+_DEATH_TIMEOUT = 20.0
 _MOUNTED = kernel.MOUNT_ATTR_NOSUID | kernel.MOUNT_ATTR_NODEV
 
 
@@ -33,34 +36,72 @@ class NurseryGone(Exception):
     """It is dead. A sandbox can still be made without it."""
 
 
-def order(settings: Settings, timeout: float) -> tuple[int, socket.socket]:
-    """Have a process forked; its pid, by the kernel's word, and the control channel to it.
+class Newborn(NamedTuple):
+    """A process of the nursery's, its control channel, and how its own end of that is known."""
+
+    pid: int
+    pidfd: int
+    control: socket.socket
+    end: Identity
+
+
+def order(settings: Settings, group: cgroups.Group | None, timeout: float) -> Newborn:
+    """Have a process forked, who is then in `group`, alone.
 
     Raises:
-        NurseryGone: there is nobody to ask.
-        BirthFailed: what came is no first process of new namespaces.
+        NurseryGone: there is nobody to ask, or what came is no first process of new namespaces.
     """
-    assert settings.orders is not None  # noqa: S101 - only who has a nursery asks it
+    ward = Ward(settings)
     ours, theirs = messages.pair()
     ours.settimeout(timeout)
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    pidfd = -1
     try:
-        with theirs:
-            socket.send_fds(settings.orders, [b"f"], [theirs.fileno()])
-        data, ancillary, _, _ = ours.recvmsg(messages.MAX_MESSAGE, _SPACE)
-    except OSError as error:
+        with ward.turn() as inmate:
+            with theirs:
+                end = inspection.identity(theirs.fileno())
+                assert settings.orders is not None  # noqa: S101 - only who has a nursery asks it
+                socket.send_fds(settings.orders, [b"f"], [theirs.fileno()])
+            pid = _sender(ours)
+            pidfd = os.pidfd_open(pid)
+            _check_first(pid, inmate.pid)
+            if group:
+                group.add(pid)
+            ward.enroll(pid)
+    except (OSError, Broken) as error:
+        if isinstance(error, Broken):
+            ward.condemn(str(error))
         ours.close()
+        if pidfd >= 0:
+            end_nursed(pidfd)
+            os.close(pidfd)
         raise NurseryGone(str(error)) from error
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
+    return Newborn(pid, pidfd, ours, end)
+
+
+def _sender(ours: socket.socket) -> int:
+    """Who says that it is born, by the kernel's word."""
+    data, ancillary, _, _ = ours.recvmsg(messages.MAX_MESSAGE, _SPACE)
     pid = next((_CREDENTIALS.unpack(raw)[0] for _, kind, raw in ancillary if kind == socket.SCM_CREDENTIALS), 0)
     if not data or pid <= 0:
-        ours.close()
-        raise NurseryGone("it forked nothing")
-    ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
-    numbers = _status(pid)["NSpid"].split()
-    if len(numbers) != len(_status(os.getpid())["NSpid"].split()) + 2 or numbers[-1] != "1":
-        ours.close()
-        raise BirthFailed("The nursery gave a process that is no first one of namespaces of its own.")
-    return pid, ours
+        raise ProcessLookupError("it forked nothing")
+    return pid
+
+
+def _check_first(pid: int, nursery: int) -> None:
+    facts = inspection.status(pid)
+    numbers = facts["NSpid"].split()
+    depth = len(inspection.status(os.getpid())["NSpid"].split()) + 2
+    if len(numbers) != depth or numbers[-1] != "1" or facts["PPid"] != str(nursery):
+        raise Broken("the nursery gave a process that is no first one of namespaces of its own")
+
+
+def end_nursed(pidfd: int) -> None:
+    """Kill a process that a nursery has forked, with all that is behind its wall, and wait until it is dead."""
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    select.select([pidfd], [], [], _DEATH_TIMEOUT)
 
 
 def limit(pid: int, limits: dict[str, int]) -> None:
@@ -115,30 +156,45 @@ def _aside() -> Iterator[None]:
         os.close(back)
 
 
-def settle(settings: Settings, pid: int, uid: int) -> int:
-    """Give a process its ids, and its user namespace its limits; then a detached mount of its /proc.
+class Hand:
+    """A helper in a process's namespaces: gives it its ids and a detached mount of its /proc, and later seals it.
 
-    All three can only be had by somebody in namespaces of its own: a helper does it.
+    All three can only be had by somebody in namespaces of its own.
 
     Raises:
         BirthFailed: it could not be done.
     """
-    ours, theirs = messages.pair()
-    try:
-        helper = os.fork()
-        if helper == 0:
+
+    def __init__(self, settings: Settings, pid: int, uid: int) -> None:
+        self._channel, theirs = messages.pair()
+        self._helper = os.fork()
+        if self._helper == 0:
+            self._channel.close()
             _send_helper(settings, pid, uid, theirs)
         theirs.close()
+        self.proc = -1
         try:
-            _, fds = messages.receive(ours)
-            messages.receive(ours)
+            self.proc = self._hear()[0]
+            self._hear()
+        except BaseException:
+            self.close()
+            raise
+
+    def seal(self) -> None:
+        """Forbid its user namespace to have others below it, when nobody is in it who could allow that again."""
+        with contextlib.suppress(OSError):
+            messages.send(self._channel, {"seal": True})
+        self._hear()
+
+    def _hear(self) -> list[int]:
+        try:
+            return messages.receive(self._channel)[1]
         except messages.Ended:
             raise BirthFailed("A process of the nursery could not be settled; the zygote's log says why.") from None
-        finally:
-            os.waitpid(helper, 0)
-        return fds[0]
-    finally:
-        ours.close()
+
+    def close(self) -> None:
+        self._channel.close()
+        os.waitpid(self._helper, 0)
 
 
 def _send_helper(settings: Settings, pid: int, uid: int, answer: socket.socket) -> NoReturn:
@@ -168,8 +224,12 @@ def _help(settings: Settings, pid: int, uid: int, target: int, answer: socket.so
         messages.send(answer, {"proc": True}, proc)
         os.close(proc)
         _map_ids(settings, pid, uid)
-        _limit_namespace(target)
         messages.send(answer, {"settled": True})
+        messages.receive(answer)
+        _limit_namespace(target)
+        messages.send(answer, {"sealed": True})
+        code = 0
+    except messages.Ended:
         code = 0
     except BaseException:  # noqa: BLE001 - the log is the only place left to tell
         import traceback
@@ -199,29 +259,21 @@ def _limit_namespace(target: int) -> None:
         cgroups.write(f"/proc/sys/user/{name}", str(most))
 
 
-def check_closed(settings: Settings, pid: int, uid: int) -> None:
-    """Look at the wall of a process that says that it has closed it.
+def check(settings: Settings, pid: int, uid: int, allowed: set[Identity], group: cgroups.Group | None) -> None:
+    """Look at a process that says that it has closed its wall.
 
     Raises:
-        BirthFailed: it stands not as it must; the process is hostile.
+        Broken: it stands not as it must; the process is hostile.
     """
-    status = _status(pid)
-    wrong = [name for name in _CAPABILITIES if int(status[name], 16)]
-    wrong += [name for name, value in (("NoNewPrivs", "1"), ("Seccomp", "2")) if status[name] != value]
-    if int(status.get("Seccomp_filters", "2")) < 2:
-        wrong.append("Seccomp_filters")
-    wrong += [name for name in ("Uid", "Gid") if set(status[name].split()) != {str(_own_view(settings, uid))}]
-    if status["Groups"].strip():
-        wrong.append("Groups")
-    if wrong:
-        raise BirthFailed(f"The nursery's process did not close its wall: {', '.join(wrong)} in its status.")
-
-
-def _own_view(settings: Settings, uid: int) -> int:
-    """An id as this process's user namespace calls it."""
-    return 0 if settings.rootless else uid
-
-
-def _status(pid: int) -> dict[str, str]:
-    with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
-        return {name: value.strip() for name, _, value in (line.partition(":") for line in file)}
+    try:
+        # An id as this process's user namespace calls it.
+        inspection.check_closed(pid, 0 if settings.rootless else uid)
+        inspection.check_single(pid)
+        if group and (group.count() != 1 or group.processes() != [str(pid)]):
+            raise Broken("a process is not alone in its control group")
+        inspection.check_descriptors(pid, allowed)
+        inspection.check_memory(pid)
+    except (FileNotFoundError, ProcessLookupError):
+        raise BirthFailed("The sandbox's first process died while it closed its wall.") from None
+    except PermissionError as error:
+        raise Broken(f"a process does not let itself be looked at: {error}") from error

@@ -12,6 +12,7 @@ keeps one of it; if it dies, its sandboxes die with it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import json
 import os
@@ -20,18 +21,20 @@ import signal
 import socket
 import sys
 import time
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from ..guest.display import Displays
-from . import cgroups, first, jail, kernel, landlock, layout, messages, seccomp, sweep
+from . import cgroups, first, inspection, jail, kernel, landlock, layout, messages, seccomp, sweep
+from .inspection import Broken
 from .settings import FIRST_UID, NURSED_UIDS, UIDS, Settings, new_id
+from .ward import Ward
 
 # How the ids of root's sandboxes are called in a nursery's user namespace.
 FIRST_INSIDE = 1 << 20
 NAMESPACES = jail.NAMESPACES | kernel.CLONE_NEWUSER | kernel.CLONE_NEWNET
 PRELOAD = f"{layout.PACKAGES}/preload.json"
 _MEMORY, _PROCESSES = 4 << 30, 256
-_PATIENCE = 120.0
+_PATIENCE, _MOMENT = 120.0, 1.0
 _MOST_NAMES = 1000
 # A BLAS that has started threads cannot be forked from.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
@@ -46,37 +49,48 @@ _TIMES = 12
 
 def open_nursery(settings: Settings) -> Settings:
     """Start one. The settings then have the socket that it is asked on; it says when it is ready."""
+    settings = settings._replace(nursery=new_id())
     orders, theirs = messages.pair()
+    nurse, word = messages.pair()
     reader, writer = os.pipe2(os.O_CLOEXEC)
     if (child := os.fork()) == 0:
         code = 1
         try:
             if os.fork() == 0:
-                orders.close()
-                os.close(writer)
-                kernel.close_from(3, (theirs.fileno(), reader))
-                _nurse(settings, theirs, reader)
+                kernel.close_from(3, (theirs.fileno(), word.fileno(), reader))
+                _nurse(settings, theirs, word, reader)
             code = 0
         finally:
             os._exit(code)
     os.waitpid(child, 0)
     theirs.close()
+    word.close()
     os.close(reader)
     # Whoever has the pipe open wants the nursery to live: the zygote, its stem, and every keeper.
-    return settings._replace(orders=orders, held=(*settings.held, orders.fileno(), writer))
+    return settings._replace(orders=orders, nurse=nurse, held=(*settings.held, orders.fileno(), writer))
 
 
-def _nurse(settings: Settings, orders: socket.socket, life: int) -> NoReturn:
+def _nurse(settings: Settings, orders: socket.socket, word: socket.socket, life: int) -> NoReturn:
     """The trusted process that keeps a nursery, from its birth to its end."""
-    sandbox = new_id()
+    sandbox = settings.nursery
+    ward = Ward(settings)
     code = 1
     try:
         listener = messages.listen(settings.layout.socket(sandbox))
         group = cgroups.Group(settings.hierarchy, sandbox) if settings.hierarchy else None
         try:
-            _keep(_raise(settings, sandbox, group, orders), life, listener)
+            pid, channel = _raise(settings, group, orders, word)
+            try:
+                _keep(ward, pid, channel, life, listener)
+            except Broken as broken:
+                ward.condemn(str(broken))
+            finally:
+                _end(pid, group)
             code = 0
         finally:
+            if sentence := ward.sentence():
+                with contextlib.suppress(OSError):
+                    messages.send(word, {"failed": sentence})
             sweep.remove(settings.layout, settings.hierarchy, sandbox)
     except BaseException:  # noqa: BLE001 - the log is the only place left to tell
         import traceback
@@ -86,10 +100,12 @@ def _nurse(settings: Settings, orders: socket.socket, life: int) -> NoReturn:
         os._exit(code)
 
 
-def _raise(settings: Settings, sandbox: str, group: cgroups.Group | None, orders: socket.socket) -> int:
-    """Make the nursery, and have it close its wall; its pid."""
+def _raise(
+    settings: Settings, group: cgroups.Group | None, orders: socket.socket, word: socket.socket
+) -> tuple[int, Channel]:
+    """Make the nursery, and have it close its wall; its pid, and the channels to it."""
     with contextlib.suppress(FileExistsError):
-        os.mkdir(settings.layout.box(sandbox), mode=0o711)
+        os.mkdir(settings.layout.box(settings.nursery), mode=0o711)
     if not settings.rootless:
         os.setgroups([])
     ours, theirs = messages.pair()
@@ -97,8 +113,8 @@ def _raise(settings: Settings, sandbox: str, group: cgroups.Group | None, orders
     if pid == 0:
         ours.close()
         _live(settings, theirs, orders)
+    told = inspection.identity(theirs.fileno())
     theirs.close()
-    orders.close()
     _map_ids(settings, pid)
     if group:
         group.make()
@@ -111,8 +127,69 @@ def _raise(settings: Settings, sandbox: str, group: cgroups.Group | None, orders
     answer, _ = messages.receive(ours)
     if "closed" not in answer:
         raise OSError(str(answer.get("failed", answer)))
-    ours.close()
-    return pid
+    ours.settimeout(None)
+    return pid, Channel(ours, orders, word, told)
+
+
+class Channel(NamedTuple):
+    """A nurse's: to the nursery, that of its orders, and to the zygote; and how the nursery's own end is known."""
+
+    control: socket.socket
+    orders: socket.socket
+    word: socket.socket
+    told: inspection.Identity
+
+
+def _open(ward: Ward, pid: int, channel: Channel) -> None:
+    """It says that it has imported everything. Look whether it may be asked for sandboxes, and have it serve.
+
+    Raises:
+        Broken: it may not.
+    """
+    try:
+        answer, fds = messages.receive(channel.control)
+    except (messages.Ended, ValueError):
+        answer, fds = {}, []
+    for fd in fds:
+        os.close(fd)
+    if "loaded" not in answer:
+        raise Broken("their import died")
+    inmate = ward.open(pid, inspection.identity(channel.orders.fileno()))
+    ward.check(inmate, channel.told)
+    inspection.check_memory(pid)
+    _take_proc(pid)
+    messages.send(channel.control, {"serve": True})
+    # The nursery's own end is of no use to it without these.
+    channel.control.close()
+    channel.orders.close()
+    messages.send(channel.word, {"ready": time.monotonic()})
+
+
+def _take_proc(pid: int) -> None:
+    """The kernel does this only if nobody holds anything of it; afterwards its sandboxes are out of sight.
+
+    Raises:
+        Broken: somebody does.
+    """
+    deadline = time.monotonic() + _MOMENT
+    while True:
+        try:
+            with jail.inside(pid):
+                jail.unmount_proc()
+            return
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > deadline:
+                raise Broken(f"the packages hold on to /proc: {error.strerror}") from error
+            time.sleep(0.001)
+
+
+def _end(pid: int, group: cgroups.Group | None) -> None:
+    """All that is in its namespaces and in its group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    if group:
+        group.kill()
+    os.waitpid(pid, 0)
 
 
 def _map_ids(settings: Settings, pid: int) -> None:
@@ -126,22 +203,30 @@ def _map_ids(settings: Settings, pid: int) -> None:
         cgroups.write(f"/proc/{pid}/{name}", text)
 
 
-def _keep(pid: int, life: int, listener: socket.socket) -> None:
-    """Until nobody needs it, or it is dead."""
+def _keep(ward: Ward, pid: int, channel: Channel, life: int, listener: socket.socket) -> None:
+    """Until nobody needs it, it is dead, or it breaks a rule.
+
+    Raises:
+        Broken: it does.
+    """
     descriptor = os.pidfd_open(pid)
     poll = select.poll()
-    for fd in (descriptor, life, listener.fileno()):
+    for fd in (descriptor, life, listener.fileno(), channel.control.fileno()):
         poll.register(fd, select.POLLIN | select.POLLHUP)
     while True:
-        for fd, _ in poll.poll():
-            if fd != listener.fileno():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-                return
+        ready = {fd for fd, _ in poll.poll(ward.look_every)}
+        if ready & {descriptor, life}:
+            return
+        if listener.fileno() in ready:
             # Somebody looks whether this is kept. It is; there is nothing to ask for.
             with contextlib.suppress(OSError):
                 listener.accept()[0].close()
+        elif ready:
+            poll.unregister(channel.control.fileno())
+            _open(ward, pid, channel)
+        else:
+            with contextlib.suppress(FileNotFoundError), ward.turn():
+                pass  # it is looked at when the turn ends
 
 
 def _live(settings: Settings, control: socket.socket, orders: socket.socket) -> NoReturn:
@@ -156,8 +241,12 @@ def _live(settings: Settings, control: socket.socket, orders: socket.socket) -> 
             messages.send(control, {"failed": f"The nursery's wall could not be closed: {error}."})
             raise
         messages.send(control, {"closed": True})
-        control.close()
         _preload(settings)
+        # What packages keep open would be closed in each sandbox; nor may it be kept here.
+        kernel.close_from(3, (control.fileno(), orders.fileno()))
+        messages.send(control, {"loaded": True})
+        messages.receive(control)
+        control.close()
         _serve(settings, orders)
     finally:
         os._exit(1)
@@ -240,11 +329,6 @@ def rehearse() -> None:
 
 def _serve(settings: Settings, orders: socket.socket) -> None:
     """Fork, and nothing else. An order is a descriptor: the control channel of the process to be."""
-    threads = len(os.listdir("/proc/self/task"))
-    if threads > 1:
-        messages.send(orders, {"failed": f"the packages have started {threads - 1} threads"})
-        return
-    messages.send(orders, {"ready": time.monotonic()})
     while True:
         data, ancillary, _, _ = orders.recvmsg(16, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC)
         if not data:

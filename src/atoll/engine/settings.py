@@ -32,9 +32,11 @@ class Settings(NamedTuple):
     python_path: tuple[str, ...]
     resolver: str
     has_loop: bool
-    # For the zygote of a template: the packages that all its sandboxes have, the socket of the nursery, and
-    # descriptors that each keeper holds for as long as it lives.
+    # For the zygote of a template: the packages that all its sandboxes have, the name of the nursery, the socket on
+    # which its nurse tells of it, that on which it is asked, and descriptors that each keeper holds while it lives.
     environment: str = ""
+    nursery: str = ""
+    nurse: socket.socket | None = None
     orders: socket.socket | None = None
     held: tuple[int, ...] = ()
 

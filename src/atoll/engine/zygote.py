@@ -81,8 +81,8 @@ class Zygote:
         self._poll = select.poll()
         self._poll.register(listener.fileno(), _READABLE)
         self._poll.register(self._stem.fileno(), _READABLE)
-        if settings.orders is not None:
-            self._poll.register(settings.orders.fileno(), _READABLE)
+        if settings.nurse is not None:
+            self._poll.register(settings.nurse.fileno(), _READABLE)
         self._clients: dict[int, socket.socket] = {}
         self._children = 0
         # For each sandbox that is being made for somebody, a pipe that ends when it is.
@@ -142,8 +142,8 @@ class Zygote:
         elif fd == self._stem.fileno():
             # It never speaks: it is dead, and a new zygote will plant a new one.
             raise SystemExit(1)
-        elif self._settings.orders is not None and fd == self._settings.orders.fileno():
-            self._hear_nursery(self._settings.orders)
+        elif self._settings.nurse is not None and fd == self._settings.nurse.fileno():
+            self._hear_nurse(self._settings.nurse)
         elif fd in self._clients:
             self._request(self._clients[fd])
         elif fd in self._made:
@@ -153,26 +153,36 @@ class Zygote:
         else:
             self._hear_of_parked(fd)
 
-    def _hear_nursery(self, orders: socket.socket) -> None:
-        """It says once whether it is ready. Without it sandboxes are made all the same, with nothing imported."""
+    def _hear_nurse(self, nurse: socket.socket) -> None:
+        """She says when the nursery can be used, and why it cannot be any more. Without it sandboxes are made all the
+        same, with nothing imported."""
         try:
-            answer, _ = messages.receive(orders)
+            answer, _ = messages.receive(nurse)
         except (messages.Ended, ValueError):
             answer = {}
-        if "ready" in answer and not self._nursery_ready:
-            self._nursery_ready = True
-            lot = self._lots[0]
-            lot.order = stem.PARK_NURSED
-            for link in lot.parked:
-                self._poll.unregister(link.fileno())
-                link.close()
-            lot.parked.clear()
+        if "ready" in answer:
+            self._use_nursery(True)
             return
-        self._poll.unregister(orders.fileno())
-        if self._nursery_ready:
+        self._poll.unregister(nurse.fileno())
+        if self._nursery_ready and "failed" not in answer:
             # The next zygote opens a new one.
             raise SystemExit(1)
+        self._use_nursery(False)
         sys.stderr.write(f"Packages are not imported ahead: {answer.get('failed', 'their import died')}.\n")
+        sys.stderr.flush()
+
+    def _use_nursery(self, ready: bool) -> None:
+        """Sandboxes that are parked were made with the other one."""
+        if ready == self._nursery_ready:
+            return
+        self._nursery_ready = ready
+        lot = self._lots[0]
+        lot.order = stem.PARK_NURSED if ready else stem.PARK_CLOSED
+        lot.not_before = 0.0
+        for link in lot.parked:
+            self._poll.unregister(link.fileno())
+            link.close()
+        lot.parked.clear()
 
     def _accept(self) -> None:
         client, _ = self._listener.accept()
