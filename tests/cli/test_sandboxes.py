@@ -1,4 +1,4 @@
-"""`list`, `destroy`, `exec` and `cp`: sandboxes that exist."""
+"""`list`, `stop`, `resume`, `destroy`, `exec` and `cp`: sandboxes that exist."""
 
 from __future__ import annotations
 
@@ -117,6 +117,42 @@ def test_destroy_wants_to_know_which(atoll, words):
     done = atoll("destroy", *words)
     assert done.code == 125
     assert "Say which sandboxes to destroy" in done.err
+
+
+def test_a_stopped_one_goes_on_with_its_files_and_variables(atoll, make):
+    id, other = make(), make()
+    assert atoll("exec", id, "--code", "x = 41; f = open('f', 'w')").code == 0
+    stopped = atoll("stop", id[:-1], "sb-nobody", other, "--wait", "5s")
+    assert (stopped.code, stopped.out.decode().split()) == (125, [id, other])
+    assert "atoll: main/f is not kept: an open file cannot be kept.\n" in stopped.err
+    assert "sb-nobody" in stopped.err
+    assert atoll("list", "-q", "--status", "stopped").out.decode().split() == [other, id]
+    refused = atoll("exec", id, "true")
+    assert refused.code == 125
+    assert f"is stopped. Call resume() first, or `atoll resume {id}`." in refused.err
+    assert atoll("resume", id) == (0, f"{id}\n".encode(), "")
+    assert atoll("resume", id).code == 0, "one that runs is left alone"
+    assert atoll("exec", id, "--code", "x + 1").out == b"42\n"
+    assert atoll("exec", id, "ls").out == b"f\n"
+
+
+@pytest.mark.parametrize("name", ["stop", "resume"])
+def test_stop_and_resume_want_to_know_which(atoll, name):
+    done = atoll(name)
+    assert (done.code, done.out) == (125, b"")
+    assert f"Say which sandboxes to {name}, by their ids" in done.err
+
+
+def test_a_time_that_is_none_stops_nothing(atoll, make):
+    id = make()
+    assert atoll("stop", id, "--wait", "soon").code == 125
+    assert atoll("exec", id, "echo runs").out == b"runs\n"
+
+
+def test_exec_of_nothing_says_what_could_be(atoll, make):
+    done = atoll("exec", make(), input=None)
+    assert done.code == 125
+    assert "--code with a cell" in done.err
 
 
 def test_a_beginning_of_several_ids_is_refused(atoll, make):

@@ -19,6 +19,8 @@ COMMANDS = {
     "exec": "run a command or a cell in a sandbox that exists",
     "cp": "copy files and directories into a sandbox or out of it",
     "list": "the sandboxes that exist",
+    "stop": "end what runs in a sandbox, and keep its files and variables",
+    "resume": "go on with a sandbox that was stopped",
     "destroy": "end sandboxes and remove everything of them",
     "packages": "the Python packages that are kept for the next sandbox",
     "providers": "the walls that atoll can build, and which of them work here",

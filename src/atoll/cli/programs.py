@@ -106,7 +106,9 @@ def _command(words: list[str], after: list[str] | None) -> str | list[str]:
     if len(command) == 1 and after is None and command[0].strip():
         return command[0]
     if not "".join(command).strip():
-        raise UsageError('There is nothing to run; give a command such as "ls -la", or --file with a program.')
+        raise UsageError(
+            'There is nothing to run; give a command such as "ls -la", --file with a program, or --code with a cell.'
+        )
     return command
 
 

@@ -52,7 +52,7 @@ class Record:
         return SandboxGone(f"The sandbox {self.id} is gone: {self.info.reason}.")
 
     def not_running(self, status: Status) -> Busy:
-        return Busy(f"The sandbox {self.id} is {status}.", hint="Call resume() first.")
+        return Busy(f"The sandbox {self.id} is {status}.", hint=f"Call resume() first, or `atoll resume {self.id}`.")
 
     async def refresh(self) -> Info:
         """What the driver and the registry know now."""
