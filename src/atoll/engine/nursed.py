@@ -71,7 +71,11 @@ def order(settings: Settings, group: cgroups.Group | None, timeout: float) -> Ne
     except (OSError, Broken) as error:
         if isinstance(error, Broken):
             ward.condemn(str(error))
+        elif isinstance(error, TimeoutError):
+            # Everybody would wait as long, one after the other.
+            ward.condemn("the nursery does not answer")
         ours.close()
+        theirs.close()
         if pidfd >= 0:
             end_nursed(pidfd)
             os.close(pidfd)
