@@ -283,7 +283,7 @@ def test_a_process_is_signalled_by_pid(client):
     assert client.finish(channel).ok["exit_code"] == 143
 
 
-@pytest.mark.parametrize("pid", [1, os.getpid(), 2**31])
+@pytest.mark.parametrize("pid", [1, os.getpid(), 2**31], ids=["first", "own", "none"])
 def test_a_process_outside_is_not_signalled(client, pid):
     error = client.do("signal", pid=pid, signal=signal.SIGKILL, tree=True).error
     assert error["code"] == "invalid_input"

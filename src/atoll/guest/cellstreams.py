@@ -66,8 +66,8 @@ class Streams:
     def flush(self) -> None:
         """What the cell and its processes have written goes out before anything else is told."""
         self.flush_own()
-        if self.port.lane and self.relays():
-            with self.lock:
+        with self.lock:
+            if self.port.lane and self._relays():
                 self._drain()
 
     def flush_own(self) -> None:
@@ -80,6 +80,11 @@ class Streams:
 
     def relays(self) -> bool:
         """Whether processes of the cell have written something that the client may not have yet."""
+        with self.lock:
+            return self._relays()
+
+    def _relays(self) -> bool:
+        """The same, for who has the lock: one thread at a time may look."""
         # Errors and hang-ups are no output: a cell may close its pipes.
         return self._shared.relaying or any(mask & select.POLLIN for _, mask in self._taps.poll(0))
 
@@ -102,7 +107,7 @@ class Streams:
         if stream == STDOUT and size < _LINE and self.port.lane and self._may_leave and self._hurries():
             self._leave(data, size)
             return
-        if self._used or (self.port.lane and self._may_leave and self.relays()):
+        if self._used or (self.port.lane and self._may_leave and self._relays()):
             self._drain()  # what was written before comes before
         self.port.write(stream, data)
 
