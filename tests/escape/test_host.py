@@ -170,14 +170,16 @@ def test_command_lines_inside_name_no_path_of_the_state(maker):
 
 @pytest.mark.parametrize("place", PLACES)
 def test_no_descriptor_is_inherited(maker, place):
-    found = getattr(maker.box, place)(descriptors)
-    assert {"0", "1", "2"} <= set(found)
-    for name, target in found.items():
-        assert target.startswith(("pipe:", "socket:", "/dev/null")), (name, target)
-    # A context also has its guest's ends of its two pipes, and a stream of its client.
-    assert len(found) <= (7 if place == "try_cell" else 4)
-    assert len({target for target in found.values() if target.startswith("pipe:")}) <= 3
-    assert getattr(maker.box, place)(open_one_and_list) == "/etc/passwd"
+    # One of its own: in the box that all tests share, another test may have left something open.
+    with maker.create() as box:
+        found = getattr(box, place)(descriptors)
+        assert {"0", "1", "2"} <= set(found)
+        for name, target in found.items():
+            assert target.startswith(("pipe:", "socket:", "/dev/null")), (name, target)
+        # A context also has its guest's ends of its two pipes, and a stream of its client.
+        assert len(found) <= (7 if place == "try_cell" else 4)
+        assert len({target for target in found.values() if target.startswith("pipe:")}) <= 3
+        assert getattr(box, place)(open_one_and_list) == "/etc/passwd"
 
 
 def test_no_process_of_the_host_shows_or_can_be_signalled(maker):

@@ -103,7 +103,9 @@ def test_it_ends_and_leaves_nothing(index, preloaded):
     pid = sandbox._core._record.handle.data["pid"]
     word = "word-" + os.urandom(8).hex()
     sandbox.start(["sh", "-c", "while :; do sleep 1; done", word])
-    assert _running(word)
+    deadline = time.monotonic() + SECONDS
+    while not _running(word):
+        assert time.monotonic() < deadline
     sandbox.destroy()
     assert not _running(word)
     deadline = time.monotonic() + SECONDS

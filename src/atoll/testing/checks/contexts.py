@@ -127,4 +127,5 @@ class ContextChecks(Checks):
         sandbox.run_code("import subprocess; yes = subprocess.Popen(['yes'])", context=own)
         for turn in range(20):
             done = sandbox.run_code(str(turn), context=own, timeout=waiting.PATIENCE)
-            assert (done.text, done.success, set(done.stdout) <= {"y", "\n"}) == (str(turn), True, True)
+            # Some of so much output is cut, which makes it no success.
+            assert (done.text, done.error, set(done.stdout) <= {"y", "\n"}) == (str(turn), None, True)
