@@ -217,9 +217,9 @@ async def ask(
         AtollError: what the context says went wrong; ProtocolError when it sends more than it may.
     """
     relayed = {"op": "ask", "context": context, "request": request, "timeout": timeout}
-    received = bytearray()
     message = _encode(request).encode("ascii")
     async with await links.lanes.talk(context, relayed, message, timeout, payload or b"") as talk:
+        received = talk.take_bulk(limit) if isinstance(talk, Turn) else bytearray()
         while (frame := await talk.next()).kind != END:
             if frame.kind != DATA or frame.stream != BULK:
                 continue  # what code of an object prints on the way interests nobody

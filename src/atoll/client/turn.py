@@ -11,6 +11,7 @@ from ..errors import InvalidInput, ProtocolError, TimedOut, Unresponsive, from_w
 from ..wire import frames
 from ..wire.frames import BULK, CALL, DATA, DATA_SIZE, END, EVENT, HEADER, OPEN, STDIN, Frame
 from . import answers
+from .bulk import BulkTaker
 from .operation import Closed, Operation
 from .running import GRACE
 
@@ -47,6 +48,7 @@ class Turn:
     _forced = False
     _ended = False
     _stop: Operation | None = None
+    _bulk: BulkTaker | None = None
     _channel = 0
     _deadline: float | None = None
 
@@ -117,6 +119,11 @@ class Turn:
         self._lane = lane
         await self.start()
 
+    def take_bulk(self, limit: int) -> bytearray:
+        """Where the bulk of the answer will be; of it come no frames. To be called before the first `next`."""
+        self._bulk = BulkTaker(self._channel, limit)
+        return self._bulk.taken
+
     async def next(self, timeout: float | None = None) -> Frame:
         """The next DATA, EVENT or END. `timeout` is of no use here.
 
@@ -159,7 +166,7 @@ class Turn:
 
     def _accept(self, data: bytes) -> None:
         try:
-            self._frames.extend(self._lane.decoder.feed(data))
+            self._frames.extend((self._bulk or self._lane.decoder).feed(data))
         except frames.BadFrame as error:
             raise ProtocolError(f"The guest broke the protocol: {error}.") from error
         for channel, kind, stream, _ in self._frames:
