@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from .measure import Figure, median, milliseconds, say
 CELL = "1 + 1"
 ROUNDS, BATCH = 10, 200
 KERNEL_CELLS = 200
+PROCESSORS = sorted(os.sched_getaffinity(0))
 # What a cell takes on its way, both ways.
 PING, PONG = b"x" * 41, b"y" * 111
 
@@ -28,11 +30,12 @@ with socket.socket(fileno=0) as sock:
 
 
 @contextmanager
-def _echo() -> Iterator[Callable[[], None]]:
-    """A ping-pong with a Python that does nothing else."""
+def _echo(processor: int) -> Iterator[Callable[[], None]]:
+    """A ping-pong with a Python that does nothing else, on one of the processors."""
     ours, theirs = socket.socketpair()
-    with ours, theirs, subprocess.Popen([sys.executable, "-c", _ECHO], stdin=theirs):
+    with ours, theirs, subprocess.Popen([sys.executable, "-c", _ECHO], stdin=theirs) as process:
         theirs.close()
+        os.sched_setaffinity(process.pid, {processor})
 
         def ping() -> None:
             ours.send(PING)
@@ -46,6 +49,17 @@ def _microseconds(action: Callable[[], object]) -> float:
     return milliseconds(action) * 1e3
 
 
+def _pings(ping: Callable[[], None]) -> float:
+    """A batch of them from the first processor. Left to itself the scheduler puts both sides on one processor or on
+    two, from one run to the next, and the one takes four times as long as the other."""
+    anywhere = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {PROCESSORS[0]})
+    try:
+        return _batch(ping)
+    finally:
+        os.sched_setaffinity(0, anywhere)
+
+
 def _batch(action: Callable[[], object]) -> float:
     return median([_microseconds(action) for _ in range(BATCH)])
 
@@ -55,7 +69,7 @@ async def _async_cells(ping: Callable[[], None]) -> tuple[float, float]:
         await sandbox.run_code(CELL)
         cells, pings = [], []
         for _ in range(ROUNDS):
-            pings.append(_batch(ping))
+            pings.append(_pings(ping))
             batch = []
             for _ in range(BATCH):
                 start = asyncio.get_running_loop().time()
@@ -86,19 +100,20 @@ def _kernel_cells() -> float:
 
 def measure() -> list[Figure]:
     say("cells: warm ones, against a ping-pong and a Jupyter kernel")
-    with _echo() as ping, Sandbox.create() as sandbox:
+    with _echo(PROCESSORS[-1]) as ping, _echo(PROCESSORS[0]) as ping_here, Sandbox.create() as sandbox:
         for _ in range(20):
             sandbox.run_code(CELL)
-            ping()
-        cells, pings = [], []
+        cells, pings, pings_here = [], [], []
         for _ in range(ROUNDS):
-            pings.append(_batch(ping))
+            pings.append(_pings(ping))
+            pings_here.append(_pings(ping_here))
             cells.append(_batch(lambda: sandbox.run_code(CELL)))
-        cell, bare = median(cells), median(pings)
+        cell, bare, bare_here = median(cells), median(pings), median(pings_here)
         awaited, bare_then = asyncio.run(_async_cells(ping))
         beside = [_microseconds(lambda: sandbox.run_code(CELL)) for _ in range(KERNEL_CELLS)]
     return [
-        Figure("a warm cell", cell, "us", "a bare socket ping-pong", bare, 4.0),
-        Figure("the same, awaited", awaited, "us", "the same", bare_then, 6.0),
+        Figure("a warm cell", cell, "us", "a socket ping-pong, two processors", bare, 4.0),
+        Figure("the same", cell, "us", "a socket ping-pong, one processor", bare_here, None),
+        Figure("the same, awaited", awaited, "us", "a socket ping-pong, two processors", bare_then, 6.0),
         Figure("a warm cell", median(beside), "us", "a Jupyter kernel over ZMQ", _kernel_cells(), 0.02),
     ]

@@ -23,7 +23,7 @@ from .operation import Operation
 from .running import GRACE
 from .turn import Turn
 
-_EAGER = 0.00015
+_EAGER = 0.0004
 """Most cells that are short take less than that, and being woken up afterwards as long again."""
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode

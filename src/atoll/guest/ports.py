@@ -28,7 +28,7 @@ _GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL | _POLLRDHUP
 _RECEIVE = 1 << 16
 _COPIED = 1 << 12
 """What is longer is sent from where it lies."""
-_EAGER = 0.0001
+_EAGER = 0.0002
 _SPACE = socket.CMSG_SPACE(4)
 
 Bytes = Union[bytes, bytearray, memoryview]
