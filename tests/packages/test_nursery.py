@@ -114,6 +114,15 @@ def test_it_ends_and_leaves_nothing(index, preloaded):
         time.sleep(0.02)
 
 
+@pytest.mark.parametrize("memory", [128 << 20, 1 << 30], ids=["less", "more"])
+def test_limits_are_those_that_were_asked_for_and_not_those_of_a_parked_one(index, preloaded, memory):
+    sandbox = preloaded("nursed", "nursed", resources={"memory": memory})
+    fill = "data = bytearray(300 << 20); data[::4096] = b'x' * len(data[::4096]); len(data) >> 20"
+    done = sandbox.run_code(fill)
+    assert (done.text == "300") == (memory > 300 << 20), done
+    assert sandbox.run_code("'alive'").text == "'alive'"
+
+
 def test_stop_resume_pause_and_lifetime_work(index, preloaded):
     sandbox = preloaded("nursed", "nursed")
     sandbox.files.write("kept", "kept")

@@ -147,14 +147,24 @@ class Group:
             if cpu is not None:
                 write(f"{self._path('cpu')}/cpu.max", f"{int(cpu * _CPU_PERIOD)} {_CPU_PERIOD}")
             return
-        write(f"{self._path('memory')}/memory.limit_in_bytes", str(memory))
-        with contextlib.suppress(FileNotFoundError):
-            write(f"{self._path('memory')}/memory.memsw.limit_in_bytes", str(memory))
+        self._limit_memory(memory)
         write(f"{self._path('pids')}/pids.max", str(pids))
         if cpu is not None:
             self._gather("cpu")
             write(f"{self._path('cpu')}/cpu.cfs_period_us", str(_CPU_PERIOD))
             write(f"{self._path('cpu')}/cpu.cfs_quota_us", str(int(cpu * _CPU_PERIOD)))
+
+    def _limit_memory(self, memory: int) -> None:
+        """Version 1 takes no limit above the one with swap, so which comes first depends on which way they go."""
+        names = ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"]
+        if int(_read(f"{self._path('memory')}/{names[0]}")) < memory:
+            names.reverse()
+        for name in names:
+            try:
+                write(f"{self._path('memory')}/{name}", str(memory))
+            except FileNotFoundError:
+                if name == "memory.limit_in_bytes":  # the other is not there on every host
+                    raise
 
     def limit_processes(self, most: int) -> None:
         """How many tasks may be in it. Who is in it already stays."""
