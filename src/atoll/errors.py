@@ -14,6 +14,8 @@ AtollError
 │   ├── CreateFailed             the wall could not be built; nothing is left of it
 │   ├── PackagesFailed           packages could not be installed; the message has the installer's reason
 │   ├── Busy                     it is doing something that excludes this; retryable
+│   ├── SnapshotNotFound         no snapshot has that name
+│   ├── CodebaseNotFound         no codebase has that id or name
 │   ├── SessionEnded             its shell has exited, was killed, or was closed; open another session
 │   └── Unresponsive             its guest did not answer in time; retryable
 ├── TimedOut                     also TimeoutError: a wait that you bounded; what you waited for goes on; retryable
@@ -108,6 +110,14 @@ class PackagesFailed(SandboxError):
 class Busy(SandboxError):
     code = "busy"
     retryable = True
+
+
+class SnapshotNotFound(SandboxError):
+    code = "snapshot_not_found"
+
+
+class CodebaseNotFound(SandboxError):
+    code = "codebase_not_found"
 
 
 class SessionEnded(SandboxError):

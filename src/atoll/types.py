@@ -13,6 +13,8 @@ from typing import Any, Literal, NamedTuple
 StreamName = Literal["stdout", "stderr"]
 Status = Literal["creating", "running", "paused", "stopped", "gone"]
 Enforcement = Literal["kernel", "polled", "none"]
+Level = Literal["none", "view", "read", "write"]
+RuleKind = Literal["glob", "directory", "file"]
 Json = Any
 
 
@@ -34,6 +36,10 @@ class Capability(enum.Enum):
     STOP = "stop"
     METRICS = "metrics"
     PACKAGES = "packages"
+    PERMISSIONS = "permissions"
+    REVIEW = "review"
+    SNAPSHOT = "snapshot"
+    FORK = "fork"
 
 
 class Resources(NamedTuple):
@@ -43,6 +49,31 @@ class Resources(NamedTuple):
     cpu: float | None = None
     pids: int = 256
     disk: int | None = None
+
+
+class PathRule(NamedTuple):
+    """What may be done with the paths of a workspace that match `pattern`; see docs/explanation/permissions.md."""
+
+    pattern: str
+    level: Level
+    kind: RuleKind = "glob"
+    priority: int = 0
+
+
+class Permissions(NamedTuple):
+    """Rules in the order in which they were given, and the name of the preset that they are, if they are one."""
+
+    rules: tuple[PathRule, ...]
+    name: str | None = None
+
+
+class Explanation(NamedTuple):
+    """The level of a path, and the rule that gave it; None where no rule matches, which means "none"."""
+
+    path: str
+    level: Level
+    rule: PathRule | None
+    why: str
 
 
 class Spec(NamedTuple):
@@ -59,6 +90,10 @@ class Spec(NamedTuple):
     workdir: str = "/workspace"
     strict: bool = False
     packages: tuple[str, ...] = ()
+    permissions: Permissions | None = None
+    ignore: tuple[str, ...] = ()
+    codebase: str | None = None
+    snapshot: str | None = None
 
 
 class Handle(NamedTuple):
@@ -311,6 +346,74 @@ class ProcessInfo(NamedTuple):
     memory: int
     cpu_seconds: float
     started_by_api: bool
+
+
+class Change(NamedTuple):
+    """One path that differs from the source. `path` is relative to the workspace.
+
+    `digest` is the SHA-256 of the new content of a file, or of the target of a symlink. `diff` is a unified diff,
+    None for what is no text or too large. `mode` is for a file whose permission bits alone changed. `level` is the
+    level that the rules give the path; only "write" can be applied.
+    """
+
+    path: str
+    kind: Literal["added", "modified", "deleted", "mode"]
+    type: Literal["file", "directory", "symlink", "other"]
+    old_mode: int | None
+    new_mode: int | None
+    size: int
+    digest: str | None
+    diff: str | None
+    level: Level = "write"
+    added_lines: int = 0
+    removed_lines: int = 0
+
+
+class Applied(NamedTuple):
+    """What an `apply` did: the paths that it changed, those that the source has changed meanwhile, by reason, and
+    those that the rules or the file system refuse, by reason. Nothing that is not in `applied` was touched."""
+
+    applied: tuple[str, ...] = ()
+    conflicts: Mapping[str, str] = {}
+    rejected: Mapping[str, str] = {}
+
+
+class Snapshot(NamedTuple):
+    """The files of a sandbox, and the variables of its Python contexts, at one moment. `size` is in bytes on disk.
+
+    `lost` are the variables that could not be kept, as "context/name", with the reasons.
+    """
+
+    name: str
+    sandbox: str
+    driver: str
+    created: float
+    size: int
+    layers: tuple[str, ...]
+    lost: Mapping[str, str] = {}
+
+
+class Denial(NamedTuple):
+    """An access that was refused. `source` says who noticed: the file API, the review gate, or the kernel."""
+
+    time: float
+    path: str
+    operation: str
+    source: Literal["files", "gate", "kernel"]
+    process: str | None = None
+
+
+class Codebase(NamedTuple):
+    """A stored source tree. `version` counts its uploads."""
+
+    id: str
+    name: str
+    owner: str
+    version: int
+    files: int
+    size: int
+    created: float
+    updated: float
 
 
 class Metrics(NamedTuple):

@@ -33,6 +33,8 @@ def make_spec(
     packages: Iterable[str] = (),
     fallback: Iterable[str] = (),
     permissions: object = None,
+    ignore: Iterable[str] = (),
+    codebase: object = None,
     snapshot: object = None,
     gpu: object = None,
 ) -> Spec:
@@ -42,7 +44,9 @@ def make_spec(
         InvalidInput: a value that cannot be, with what to write instead.
         Unsupported: a keyword that is known and not there yet; it is never ignored.
     """
-    _refuse_what_is_not_there(fallback=fallback, permissions=permissions, snapshot=snapshot, gpu=gpu)
+    _refuse_what_is_not_there(
+        fallback=fallback, permissions=permissions, ignore=ignore, codebase=codebase, snapshot=snapshot, gpu=gpu
+    )
     if not isinstance(strict, bool):
         raise InvalidInput(f"strict is {shown(strict)}; give True or False.")
     return Spec(
