@@ -48,7 +48,7 @@ MOVE_MOUNT_F_EMPTY_PATH, MOVE_MOUNT_T_EMPTY_PATH = 4, 0x40
 RESOLVE_NO_XDEV, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 1, 4, 8
 MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV, MOUNT_ATTR_IDMAP = 1, 2, 4, 0x100000
 MOUNT_ATTR_NOEXEC = 8
-_FSCONFIG_SET_STRING, _FSCONFIG_CMD_CREATE = 1, 6
+_FSCONFIG_SET_FLAG, _FSCONFIG_SET_STRING, _FSCONFIG_CMD_CREATE = 0, 1, 6
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_SECUREBITS = 1, 4, 24, 28
 PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 38, 47, 4
@@ -172,12 +172,13 @@ def bind(source: str, target: str, *, read_only: bool) -> None:
         os.close(fd)
 
 
-def new_mount(kind: str, attributes: int, options: Mapping[str, str] = {}) -> int:
-    """A descriptor of a new mount of a file system without a device, attached nowhere."""
+def new_mount(kind: str, attributes: int, options: Mapping[str, str | None] = {}) -> int:
+    """A descriptor of a new mount of a file system without a device, attached nowhere. A flag has no value."""
     context = syscall("fsopen", _text(kind), 1)
     try:
         for name, value in options.items():
-            syscall("fsconfig", context, _FSCONFIG_SET_STRING, _text(name), _text(value), 0)
+            how = _FSCONFIG_SET_FLAG if value is None else _FSCONFIG_SET_STRING
+            syscall("fsconfig", context, how, _text(name), _text(value), 0)
         syscall("fsconfig", context, _FSCONFIG_CMD_CREATE, None, None, 0)
         return syscall("fsmount", context, 1, attributes)
     finally:

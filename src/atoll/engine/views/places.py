@@ -21,9 +21,7 @@ def named_places(matcher: Any) -> list[str]:
 def _place(rule: Any) -> str:
     if rule.kind == "file" or (rule.kind == "glob" and "/" not in rule.pattern):
         return ""
-    parts = [part for part in rule.pattern.split("/") if part]
-    if any(part in (".", "..") for part in parts):
-        return ""
+    parts = [part for part in rule.pattern.split("/") if part not in ("", ".")]
     if rule.kind == "directory":
         return "/".join(parts)
     literal = []

@@ -80,11 +80,11 @@ def cover(target: str, zones: tuple[Zone, ...]) -> None:
     Raises:
         OSError: a mount was refused, or a link is on the way to a zone.
     """
-    if zones == (Zone("", True),):
+    if zones in ((), (Zone("", writable=True),)):
         return
     below = os.open(target, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        kernel.move_mount_on(_copy(below, "", zones[0].writable), below)
+        _lay(below, below, zones[0])
         top = os.open(target, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             for zone in zones[1:]:
@@ -106,7 +106,7 @@ def _copy(below: int, path: str, writable: bool) -> int:
 
 def _lay(below: int, top: int, zone: Zone) -> None:
     try:
-        place = kernel.openat2(top, zone.path, _PLACE, _BELOW)
+        place = kernel.openat2(top, zone.path or ".", _PLACE, _BELOW)
     except OSError as error:
         if error.errno in _GONE:
             return
