@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..driver import Driver, Register
-from ..engine import launch, messages
+from ..engine import jobs, launch, messages
 from ..engine.layout import HOME_INSIDE, OLD_ROOT, PACKAGES, SHOWN, Layout
 from ..errors import (
     AtollError,
@@ -273,6 +273,7 @@ def _job(spec: Spec, resume: Handle | None, home: str) -> dict[str, Any]:
         "resume_uid": resume.data["uid"] if resume else None,
         "environment": None,
         "shown": [],
+        "stack": jobs.COMMON["stack"],
     }
 
 
