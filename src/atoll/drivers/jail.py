@@ -19,6 +19,7 @@ from ..errors import (
     ProtocolError,
     SandboxError,
     SandboxGone,
+    SnapshotNotFound,
     Unresponsive,
     Unsupported,
     WallUnavailable,
@@ -62,6 +63,8 @@ class JailDriver(Driver):
     async def create(self, spec: Spec, register: Register, resume: Handle | None = None) -> Handle:
         home = state_dir()
         job = await self.io.in_thread(lambda: _job(spec, resume, home))
+        if spec.snapshot and resume is None:
+            job["stack"] = (await self.find_snapshot(spec.snapshot))["stack"]
         if not spec.packages:
             return await self._make(home, job, register)
         from ..packages import cache
@@ -168,6 +171,43 @@ class JailDriver(Driver):
             await self._ask(handle, {"op": "destroy"})
         except SandboxGone:
             await self.io.in_thread(lambda: _sweep(handle))
+
+    async def snapshot(self, handle: Handle, name: str, facts: Mapping[str, Any], *, force: bool) -> Mapping[str, Any]:
+        request = {"op": "restack", "kind": "push", "force": force, "name": name, "facts": dict(facts)}
+        await self._ask(handle, request)
+        return await self.find_snapshot(name)
+
+    async def snapshots(self) -> list[Mapping[str, Any]]:
+        from ..engine import history
+
+        return await self.io.in_thread(lambda: history.manifests(Layout(state_dir())))
+
+    async def find_snapshot(self, name: str) -> Mapping[str, Any]:
+        from ..engine import history
+
+        found = history.manifest(Layout(state_dir()), name)
+        if found is None:
+            raise SnapshotNotFound(f"No snapshot has the name {name!r}.", hint="`atoll snapshot list` shows them.")
+        return found
+
+    async def delete_snapshot(self, name: str) -> None:
+        from ..engine import history
+
+        await self.find_snapshot(name)
+        await self.io.in_thread(lambda: history.delete(Layout(state_dir()), name))
+
+    async def rollback(self, handle: Handle, name: str) -> None:
+        stack = (await self.find_snapshot(name))["stack"]
+        await self._ask(handle, {"op": "restack", "kind": "replace", "stack": stack})
+
+    async def discard(self, handle: Handle, *, force: bool) -> None:
+        await self._ask(handle, {"op": "restack", "kind": "discard", "force": force})
+
+    async def fork(self, handle: Handle, spec: Spec, count: int, register: Register, *, force: bool) -> list[Handle]:
+        answer, _ = await self._ask(handle, {"op": "restack", "kind": "push", "force": force})
+        home = state_dir()
+        job = {**await self.io.in_thread(lambda: _job(spec, None, home)), "stack": answer["stack"]}
+        return [await self._make(home, job, register) for _ in range(count)]
 
     async def health(self) -> list[Layer]:
         from ..engine.probe import layers

@@ -22,7 +22,8 @@ def restack(settings: Settings, sandbox: Sandbox, request: dict[str, Any]) -> di
         KeyError, TypeError, ValueError: it makes no sense.
     """
     stack = Stack.from_json(request["stack"]) if request.get("stack") else None
-    wish = Wish(str(request["kind"]), stack, bool(request.get("force")))
+    facts = dict(request.get("facts") or {})
+    wish = Wish(str(request["kind"]), stack, bool(request.get("force")), str(request.get("name") or ""), facts)
     return in_child(lambda: {"ok": {"stack": Mason(settings, sandbox, wish).work().to_json()}})
 
 

@@ -12,7 +12,8 @@ import contextlib
 import errno
 import os
 import signal
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from . import disk, holders, jail, kernel, layout, places, usage
 from .holding import Hold
@@ -45,11 +46,14 @@ class Wish(NamedTuple):
         kind: "push" to put its top aside and go on from there; "discard" for the same, but with the workspace as it was
             at first; "replace" to go on from `stack` and forget the top.
         force: end those that hold a file open to write to, rather than to refuse.
+        name: of the snapshot that what is put aside becomes; `facts` are kept with it.
     """
 
     kind: str
     stack: Stack | None = None
     force: bool = False
+    name: str = ""
+    facts: Mapping[str, Any] = {}  # never changed
 
 
 class _Written(Exception):
@@ -85,15 +89,27 @@ class Mason:
             )
         with self._layers.naming():
             after = self._plan()
+            self._check_name()
             try:
                 self._set_aside(after)
                 self._lay(after)
+                self._name(after)
             except BaseException:
                 self._undo(after)
                 raise
         if self._wish.kind == "replace":
             self._forget_top()
         return after
+
+    def _check_name(self) -> None:
+        if self._wish.name and os.path.lexists(self._layers.snapshot_path(self._wish.name)):
+            raise BirthFailed(f"There is already a snapshot {self._wish.name!r}; delete it first.", "invalid_input")
+
+    def _name(self, after: Stack) -> None:
+        if self._wish.name:
+            # Somebody else may have been faster since the check; then the newer one keeps the name.
+            manifest = {**self._wish.facts, "name": self._wish.name, "stack": after.to_json()}
+            self._layers.add_snapshot(self._wish.name, manifest)
 
     def _plan(self) -> Stack:
         top = new_top()
