@@ -150,6 +150,13 @@ class Driver(ABC):
         """Make sandboxes that begin with its files as they are now, each registered as by `create`. Raises Busy."""
         raise Unsupported(f"The {self.name} driver cannot fork.")
 
+    async def stage(self, handle: Handle) -> tuple[int, list[int]]:
+        """Descriptors of its workspace as it sees it, and of the overlay directories with its changes, newest first.
+
+        They are the caller's to close. Nothing in them is to be trusted.
+        """
+        raise Unsupported(f"The {self.name} driver cannot show changes.")
+
     async def discard(self, handle: Handle, *, force: bool) -> None:
         """Have its workspace as it was at first; the rest stays. Raises Busy, as `snapshot` does."""
         raise Unsupported(f"The {self.name} driver cannot discard changes.")

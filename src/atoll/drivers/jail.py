@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..driver import Driver, Register
 from ..engine import jobs, launch, messages
+from ..engine.layers import MOST
 from ..engine.layout import HOME_INSIDE, OLD_ROOT, PACKAGES, SHOWN, Layout
 from ..errors import (
     AtollError,
@@ -200,6 +201,10 @@ class JailDriver(Driver):
         stack = (await self.find_snapshot(name))["stack"]
         await self._ask(handle, {"op": "restack", "kind": "replace", "stack": stack})
 
+    async def stage(self, handle: Handle) -> tuple[int, list[int]]:
+        _, fds = await self._ask(handle, {"op": "stage"}, fds=MOST + 2)
+        return fds[0], fds[1:]
+
     async def discard(self, handle: Handle, *, force: bool) -> None:
         await self._ask(handle, {"op": "restack", "kind": "discard", "force": force})
 
@@ -222,7 +227,7 @@ class JailDriver(Driver):
         if first is not None:
             first.close()
 
-    async def _ask(self, handle: Handle, request: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
+    async def _ask(self, handle: Handle, request: dict[str, Any], fds: int = 1) -> tuple[dict[str, Any], list[int]]:
         """One question to the keeper.
 
         Raises:
@@ -240,11 +245,11 @@ class JailDriver(Driver):
                 await self.io.send(sock, messages.encode(request))
             except OSError:
                 raise SandboxGone(f"Sandbox {handle.id} has ended.") from None
-            return await self._answer(sock, "ok")
+            return await self._answer(sock, "ok", fds)
 
-    async def _answer(self, sock: socket.socket, word: str) -> tuple[dict[str, Any], list[int]]:
+    async def _answer(self, sock: socket.socket, word: str, most: int = 1) -> tuple[dict[str, Any], list[int]]:
         try:
-            data, fds = await self.io.recv_fds(sock, messages.MAX_MESSAGE, 1, _ANSWER_TIMEOUT)
+            data, fds = await self.io.recv_fds(sock, messages.MAX_MESSAGE, most, _ANSWER_TIMEOUT)
             answer = messages.decode(data)
         except TimeoutError:
             raise Unresponsive("The sandbox's keeper did not answer in time.") from None

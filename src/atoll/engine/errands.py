@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from . import messages, staging
 from .layers import Stack
 from .restack import Mason, Sandbox, Wish
 from .settings import BirthFailed, Settings
 
-__all__ = ["Sandbox", "restack"]
+__all__ = ["Sandbox", "restack", "stage"]
 
 
 def restack(settings: Settings, sandbox: Sandbox, request: dict[str, Any]) -> dict[str, Any]:
@@ -25,6 +27,21 @@ def restack(settings: Settings, sandbox: Sandbox, request: dict[str, Any]) -> di
     facts = dict(request.get("facts") or {})
     wish = Wish(str(request["kind"]), stack, bool(request.get("force")), str(request.get("name") or ""), facts)
     return in_child(lambda: {"ok": {"stack": Mason(settings, sandbox, wish).work().to_json()}})
+
+
+def stage(settings: Settings, sandbox: Sandbox, client: socket.socket) -> dict[str, Any]:
+    """Give a client descriptors of the workspace as the sandbox sees it, and of the layers with its changes.
+
+    What to answer if that could not be done; nothing if it was.
+    """
+
+    def work() -> dict[str, Any]:
+        fds = staging.descriptors(settings, sandbox)
+        messages.send(client, {"ok": {"source": sandbox.source}}, *fds)
+        return {"sent": True}
+
+    answer = in_child(work)
+    return {} if "sent" in answer else answer
 
 
 def in_child(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:

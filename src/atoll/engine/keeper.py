@@ -16,8 +16,9 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import cgroups, disk, messages, midwife, nursed, sweep, usage
+from . import cgroups, disk, errands, messages, midwife, nursed, sweep, usage
 from .claim import claim
+from .restack import Sandbox
 from .settings import BirthFailed, Settings
 from .watchdog import Watchdog
 
@@ -190,9 +191,15 @@ class Keeper:
         """Exchange what it stands on; see `restack`."""
         if self._paused:
             raise BirthFailed("The sandbox is paused; call resume() first.", "busy")
-        from . import errands
+        messages.send(client, errands.restack(self._settings, self._sandbox(), request))
 
-        sandbox = errands.Sandbox(
+    def on_stage(self, client: socket.socket, request: dict[str, Any]) -> None:
+        """Show what it has changed; see `staging`."""
+        if failed := errands.stage(self._settings, self._sandbox(), client):
+            messages.send(client, failed)
+
+    def _sandbox(self) -> Sandbox:
+        return Sandbox(
             self._id,
             self._first,
             None if self._settings.rootless else self._facts["uid"],
@@ -201,7 +208,6 @@ class Keeper:
             self._quota,
             loop=self._facts["limits"]["disk"] == "kernel",
         )
-        messages.send(client, errands.restack(self._settings, sandbox, request))
 
     def on_checkpoint(self, client: socket.socket, request: dict[str, Any]) -> None:
         """From now on only its time and somebody's wish remove its files."""
@@ -235,6 +241,7 @@ _REQUESTS: dict[str, Callable[[Keeper, socket.socket, dict[str, Any]], None]] = 
     "resume": Keeper.on_resume,
     "checkpoint": Keeper.on_checkpoint,
     "restack": Keeper.on_restack,
+    "stage": Keeper.on_stage,
     "stop": Keeper.on_stop,
     "destroy": Keeper.on_destroy,
 }

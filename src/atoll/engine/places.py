@@ -92,6 +92,11 @@ class Builder:
         os.chdir("/")
         return found
 
+    def uppers(self) -> list[str]:
+        """The directories that hold what was changed in the workspace, newest first."""
+        name = self._directory("work")
+        return [f"t/{name}", *(f"{self._mounted(layer)}/{name}" for layer in self._ground.stack.work)]
+
     def tree(self, place: str) -> int:
         """One place as a detached mount."""
         name = self._directory(place)
