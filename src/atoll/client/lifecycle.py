@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from .. import registry, store
 from ..driver import Driver, Register
-from ..errors import AtollError, Busy, DriverError, InvalidInput, SandboxGone
+from ..errors import AtollError, Busy, DriverError, InvalidInput, SandboxGone, Unsupported
 from ..io import IO
 from ..policy.labels import check_labels
 from ..policy.spec import make_spec, spec_from_json
 from ..policy.text import shown
 from ..store import Reservation, Row, Store
-from ..types import Handle, Info, Resources, Spec, Status
+from ..types import Capability, Handle, Info, Resources, Spec, Status
 from .record import Record, reason_of_end
 from .running import Callback, check_listener
 
@@ -217,7 +217,12 @@ async def _spec(driver: Driver, wishes: dict[str, Any]) -> Spec:
     if unknown:
         raise TypeError(f"There is no keyword {unknown[0]!r}; {_instead(unknown[0], wishes[unknown[0]])}.")
     spec = make_spec(**wishes)
-    return spec if spec.snapshot is None else _as_in(spec, await driver.find_snapshot(spec.snapshot))
+    if spec.snapshot is not None:
+        spec = _as_in(spec, await driver.find_snapshot(spec.snapshot))
+    # Here rather than in each driver: one that has never heard of rules would show everything.
+    if (spec.permissions or spec.ignore) and Capability.PERMISSIONS not in driver.capabilities:
+        raise Unsupported(f"The {driver.name} driver has no path permissions; leave permissions= and ignore= out.")
+    return spec
 
 
 def _as_in(spec: Spec, manifest: Mapping[str, Any]) -> Spec:
