@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         Unsupported,
         WallUnavailable,
     )
+    from .policy.presets import extend_preset, get_preset, list_presets, register_preset
     from .sandbox import AsyncSandbox
     from .sync import Sandbox, run, run_code, run_many
     from .types import (
@@ -148,12 +149,17 @@ __all__ = [
     "Variable",
     "WallUnavailable",
     "__version__",
+    "extend_preset",
+    "get_preset",
+    "list_presets",
+    "register_preset",
     "run",
     "run_code",
     "run_many",
 ]
 
 _SYNC = {"Sandbox", "run", "run_code", "run_many"}
+_PRESETS = {"extend_preset", "get_preset", "list_presets", "register_preset"}
 _TYPES = {
     "Applied", "Capability", "Change", "Checkpoint", "Chunk", "CodeError", "Codebase", "Completed",
     "ContextInfo", "Denial", "Execution", "Explanation", "FileEvent", "FileInfo", "Handle", "Info", "Layer",
@@ -167,6 +173,8 @@ def _home_of(name: str) -> str:
         return "sandbox"
     if name in _SYNC:
         return "sync"
+    if name in _PRESETS:
+        return "policy.presets"
     if name == "Tools":
         return "client.tools"
     return "types" if name in _TYPES else "errors"

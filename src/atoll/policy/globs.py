@@ -18,9 +18,10 @@ from .text import shown
 LONGEST_PATTERN = 4096
 
 ANY = "[^/]*"
-STAR, SPAN, DEEP = "*", "**", "/**/"
+STAR, SPAN = "*", "**"  # beside other characters of a name
+NAME, DEEP = "/*/", "/**/"  # instead of a name
 _ESCAPABLE = frozenset("*?[]{}!\\ #-^")
-_BRACES = re.compile(r"(?<!\\)\{[^/{}]*,[^/{}]*\}")
+_BRACES = r"(?<!\\)\{[^/{}]*,[^/{}]*\}"
 
 
 class One(NamedTuple):
@@ -90,11 +91,12 @@ def parse_glob(pattern: str, *, hides: bool) -> Glob:
     if pattern.startswith("!"):
         raise InvalidInput(f"The pattern {shown(pattern)} begins with '!'; a rule says what holds by its level. "
                            "Write '\\!' for a name that begins so.")  # fmt: skip
-    if _BRACES.search(pattern):
+    if re.search(_BRACES, pattern):
         raise InvalidInput(f"The pattern {shown(pattern)} has alternatives in braces; write a rule for each of them.")
     segments = [_segment(name, pattern) for name in _names(pattern)]
-    everything = segments == [[One("[^/]", False), STAR]] and "/" not in pattern
-    below = hides or pattern.endswith("/") or not segments or not _is_star(segments[-1]) or everything
+    segments = [each for at, each in enumerate(segments) if each != [DEEP] or segments[at - 1 : at] != [each]]
+    everything = pattern == "*"
+    below = hides or pattern.endswith("/") or segments[-1:] != [[NAME]] or everything
     wildcards, literal = _specificity(segments)
     wildcards -= len(segments) > 1 and segments[0] == [DEEP]
     if everything:
@@ -105,8 +107,7 @@ def parse_glob(pattern: str, *, hides: bool) -> Glob:
         return Glob("", "", wildcards, literal)
     if "/" not in pattern.rstrip("/"):
         segments.insert(0, [DEEP])
-    expression, probe = _expression(_flat(segments), _end(below))
-    return Glob(expression, probe, wildcards, literal)
+    return Glob(*translate(_flat(segments), _end(below)), wildcards, literal)
 
 
 def _end(below: bool) -> str:
@@ -117,19 +118,14 @@ def _names(pattern: str) -> list[str]:
     return [name for name in pattern.split("/") if name not in ("", ".")]
 
 
-def _is_star(segment: list[Element]) -> bool:
-    return segment == [One("[^/]", False), STAR]
-
-
 def _specificity(segments: list[list[Element]]) -> tuple[int, int]:
     literal = sum(isinstance(each, One) and each.literal for segment in segments for each in segment)
-    # A lone `*` is kept as two elements, since no name is empty.
-    return sum(map(len, segments)) - literal - sum(map(_is_star, segments)), literal
+    return sum(map(len, segments)) - literal, literal
 
 
 def _segment(name: str, pattern: str) -> list[Element]:
     if name == "*":
-        return [One("[^/]", False), STAR]
+        return [NAME]
     if name.strip("*") == "":
         return [DEEP]
     found: list[Element] = []
@@ -193,28 +189,26 @@ def _flat(segments: list[list[Element]]) -> list[Element]:
     """All elements in a row: slashes are characters now, and DEEP has swallowed the slashes around it."""
     flat: list[Element] = []
     for segment in segments:
-        if segment == [DEEP]:
-            if flat and flat[-1] != DEEP:
-                flat.append(One("/", True))
-            if not flat or flat[-1] != DEEP:
-                flat.append(DEEP)
-            continue
         if flat and flat[-1] != DEEP:
             flat.append(One("/", True))
-        flat += segment
+        if segment != [DEEP] or flat[-1:] != [DEEP]:
+            flat += segment
     return flat
 
 
-_GAPS = {DEEP: "(?:[^/]+/)*?", SPAN: ".*?", "": ""}
+_GAPS = {DEEP: "(?:.*?/)??", SPAN: ".*?", "": ""}
 _LAST_GAPS = {DEEP: "(?:.*/)?", SPAN: ".*", "": ""}
 
 
-def _expression(flat: list[Element], end: str) -> tuple[str, str]:
-    """The expression and the probe of a pattern."""
+def translate(elements: list[Element], end: str) -> tuple[str, str]:
+    """The expression and the probe of a pattern that is these elements in a row, slashes among them, then `end`."""
     blocks: list[tuple[str, list[str]]] = [("", [""])]
-    for element in flat:
+    for element in elements:
         if isinstance(element, One):
             blocks[-1][1][-1] += element.expression
+        elif element == NAME:
+            blocks[-1][1][-1] += "[^/]"
+            blocks[-1][1].append("")
         elif element == STAR:
             blocks[-1][1].append("")
         else:

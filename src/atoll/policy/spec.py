@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..errors import InvalidInput, Unsupported
-from ..types import Resources, Spec
+from ..types import Permissions, Resources, Spec
 from .env import check_env
 from .labels import check_labels
 from .limits import check_lifetime, check_resources, check_timeout
+from .names import check_name
 from .paths import host_path, workspace_path
 from .requirements import check_requirements
 from .text import shown
@@ -44,9 +45,7 @@ def make_spec(
         InvalidInput: a value that cannot be, with what to write instead.
         Unsupported: a keyword that is known and not there yet; it is never ignored.
     """
-    _refuse_what_is_not_there(
-        fallback=fallback, permissions=permissions, ignore=ignore, codebase=codebase, snapshot=snapshot, gpu=gpu
-    )
+    _refuse_what_is_not_there(fallback=fallback, codebase=codebase, gpu=gpu)
     if not isinstance(strict, bool):
         raise InvalidInput(f"strict is {shown(strict)}; give True or False.")
     return Spec(
@@ -61,6 +60,9 @@ def make_spec(
         workdir=workspace_path(workdir),
         strict=strict,
         packages=check_requirements(packages),
+        permissions=_permissions(permissions),
+        ignore=_ignore(ignore),
+        snapshot=None if snapshot is None else check_name(snapshot, "snapshot"),
     )
 
 
@@ -70,6 +72,10 @@ def spec_to_json(spec: Spec) -> dict[str, Any]:
     value["resources"] = spec.resources._asdict()
     value["env"] = dict(spec.env)
     value["labels"] = dict(spec.labels)
+    if spec.permissions is not None:
+        from .permissions import to_json
+
+        value["permissions"] = to_json(spec.permissions)
     return value
 
 
@@ -88,7 +94,28 @@ def spec_from_json(value: object) -> Spec:
         raise InvalidInput(
             f"A stored spec has the field {shown(unknown[0])}, which this version of atoll does not know."
         )
+    if value.get("permissions") is not None:
+        from .permissions import from_json
+
+        value = {**value, "permissions": from_json(value["permissions"])}
     return make_spec(**value)
+
+
+# Most sandboxes have no rules, and should not wait for their modules.
+def _permissions(value: object) -> Permissions | None:
+    if value is None:
+        return None
+    from .permissions import check_permissions
+
+    return check_permissions(value)
+
+
+def _ignore(value: object) -> tuple[str, ...]:
+    if value == ():
+        return ()
+    from .ignores import check_ignore
+
+    return check_ignore(value)
 
 
 def _network(network: object) -> str:
