@@ -431,7 +431,10 @@ class Metrics(NamedTuple):
 
 
 class Info(NamedTuple):
-    """A sandbox as the registry knows it. `limits` says who enforces each limit, `walls` which layers stand."""
+    """A sandbox as the registry knows it. `limits` says who enforces each limit, `walls` which layers stand.
+
+    `view` is how path permissions are enforced, if there are any: a recipe of docs/explanation/permissions.md.
+    """
 
     id: str
     driver: str
@@ -443,6 +446,7 @@ class Info(NamedTuple):
     limits: Mapping[str, Enforcement]
     walls: tuple[str, ...]
     reason: str | None = None
+    view: str | None = None
 
 
 class Layer(NamedTuple):

@@ -27,7 +27,8 @@ from ..errors import (
 )
 from ..home import state_dir
 from ..io import Stream
-from ..types import Capability, Handle, Info, Layer, Metrics, Spec, Status
+from ..policy.permissions import to_json
+from ..types import Capability, Handle, Info, Layer, Metrics, Permissions, Spec, Status
 
 if TYPE_CHECKING:
     from ..packages.cache import Environment
@@ -144,7 +145,9 @@ class JailDriver(Driver):
         return "paused" if answer.get("status") == "paused" else "running"
 
     async def describe(self, handle: Handle, info: Info) -> Info:
-        return info._replace(limits=handle.data["limits"], walls=tuple(handle.data["walls"]))
+        return info._replace(
+            limits=handle.data["limits"], walls=tuple(handle.data["walls"]), view=handle.data.get("view")
+        )
 
     async def set_lifetime(self, handle: Handle, seconds: float) -> None:
         await self._ask(handle, {"op": "lifetime", "seconds": seconds})
@@ -207,6 +210,10 @@ class JailDriver(Driver):
 
     async def discard(self, handle: Handle, *, force: bool) -> None:
         await self._ask(handle, {"op": "restack", "kind": "discard", "force": force})
+
+    async def set_permissions(self, handle: Handle, permissions: Permissions | None, *, force: bool) -> None:
+        rules = to_json(permissions) if permissions else None
+        await self._ask(handle, {"op": "restack", "kind": "rules", "force": force, "permissions": rules, "ignore": []})
 
     async def fork(self, handle: Handle, spec: Spec, count: int, register: Register, *, force: bool) -> list[Handle]:
         answer, _ = await self._ask(handle, {"op": "restack", "kind": "push", "force": force})
@@ -319,6 +326,8 @@ def _job(spec: Spec, resume: Handle | None, home: str) -> dict[str, Any]:
         "environment": None,
         "shown": [],
         "stack": jobs.COMMON["stack"],
+        "permissions": to_json(spec.permissions) if spec.permissions else None,
+        "ignore": list(spec.ignore),
     }
 
 
