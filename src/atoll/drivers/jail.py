@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..driver import Driver, Register
+from ..driver import Driver, Register, Staged
 from ..engine import jobs, launch, messages
 from ..engine.layers import MOST
 from ..engine.layout import HOME_INSIDE, OLD_ROOT, PACKAGES, SHOWN, Layout
@@ -204,16 +204,22 @@ class JailDriver(Driver):
         stack = (await self.find_snapshot(name))["stack"]
         await self._ask(handle, {"op": "restack", "kind": "replace", "stack": stack})
 
-    async def stage(self, handle: Handle) -> tuple[int, list[int]]:
-        _, fds = await self._ask(handle, {"op": "stage"}, fds=MOST + 2)
-        return fds[0], fds[1:]
+    async def stage(self, handle: Handle) -> Staged:
+        answer, fds = await self._ask(handle, {"op": "stage"}, fds=MOST + 2)
+        base = f"{Layout(_home(handle)).box(handle.id)}/base"
+        return Staged(fds[0], tuple(fds[1:]), answer["source"], base)
 
     async def discard(self, handle: Handle, *, force: bool) -> None:
         await self._ask(handle, {"op": "restack", "kind": "discard", "force": force})
 
-    async def set_permissions(self, handle: Handle, permissions: Permissions | None, *, force: bool) -> None:
+    async def set_permissions(
+        self, handle: Handle, permissions: Permissions | None, ignore: Sequence[str], *, force: bool
+    ) -> str | None:
         rules = to_json(permissions) if permissions else None
-        await self._ask(handle, {"op": "restack", "kind": "rules", "force": force, "permissions": rules, "ignore": []})
+        request = {"op": "restack", "kind": "rules", "force": force, "permissions": rules, "ignore": list(ignore)}
+        answer, _ = await self._ask(handle, request)
+        recipe: str | None = answer["view"]
+        return recipe
 
     async def fork(self, handle: Handle, spec: Spec, count: int, register: Register, *, force: bool) -> list[Handle]:
         answer, _ = await self._ask(handle, {"op": "restack", "kind": "push", "force": force})
