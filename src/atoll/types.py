@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import binascii
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 StreamName = Literal["stdout", "stderr"]
@@ -65,6 +65,10 @@ class Permissions(NamedTuple):
 
     rules: tuple[PathRule, ...]
     name: str | None = None
+
+
+PermissionsLike = str | Permissions | Iterable[PathRule | Mapping[str, Json]] | None
+"""What `permissions=` takes: the name of a preset, a `Permissions`, rules, or None for no rules at all."""
 
 
 class Explanation(NamedTuple):
@@ -427,7 +431,10 @@ class Metrics(NamedTuple):
 
 
 class Info(NamedTuple):
-    """A sandbox as the registry knows it. `limits` says who enforces each limit, `walls` which layers stand."""
+    """A sandbox as the registry knows it. `limits` says who enforces each limit, `walls` which layers stand.
+
+    `view` is how path permissions are enforced, if there are any: a recipe of docs/explanation/permissions.md.
+    """
 
     id: str
     driver: str
@@ -439,6 +446,7 @@ class Info(NamedTuple):
     limits: Mapping[str, Enforcement]
     walls: tuple[str, ...]
     reason: str | None = None
+    view: str | None = None
 
 
 class Layer(NamedTuple):

@@ -8,7 +8,7 @@ from ..driver import Driver
 from ..errors import Busy, SandboxGone, SandboxNotFound, Unsupported
 from ..policy.limits import check_lifetime
 from ..store import Row, Store
-from ..types import Capability, Handle, Info, Metrics, Status
+from ..types import Capability, Handle, Info, Metrics, Permissions, Status
 
 DESTROYED = "it was destroyed"
 # How long one waits for somebody else who resumes the same sandbox, in seconds.
@@ -22,7 +22,7 @@ class Record:
         self.driver = driver
         self.handle = handle
         self.info = info
-        self._store = store
+        self.store = store
         self._swept = False
 
     @property
@@ -129,12 +129,19 @@ class Record:
 
     async def _start_again(self) -> None:
         def register(handle: Handle) -> None:
-            self._store.set_handle(self.id, handle)
+            self.store.set_handle(self.id, handle)
             self.handle = handle
 
         self.handle = await self.driver.create(self.info.spec, register, resume=self.handle)
         self._note("running")
         self._expires(time.time() + self.info.spec.lifetime)
+
+    def note_permissions(self, permissions: Permissions | None, view: str | None) -> None:
+        """It has other rules now."""
+        spec = self.info.spec._replace(permissions=permissions)
+        self.handle = self.handle._replace(data={**self.handle.data, "view": view})
+        self.info = self.info._replace(spec=spec, view=view)
+        self.store.set_spec(self.id, spec, self.handle)
 
     async def destroy(self) -> None:
         """End it. What has ended by itself is swept up; doing so twice, or as others do, is harmless."""
@@ -144,7 +151,7 @@ class Record:
             await self.driver.destroy(self.handle)
         except SandboxGone:
             pass  # whoever ended it removes what is left of it
-        self._store.remove(self.id)
+        self.store.remove(self.id)
         self._swept = True
         self.info = self.info._replace(status="gone", reason=self.info.reason or DESTROYED)
 
@@ -154,17 +161,17 @@ class Record:
 
     def _row(self) -> Row | None:
         try:
-            return self._store.get(self.id)
+            return self.store.get(self.id)
         except SandboxNotFound:
             return None
 
     def _note(self, status: Status) -> None:
         self.info = self.info._replace(status=status)
-        self._store.set_status(self.id, status)
+        self.store.set_status(self.id, status)
 
     def _expires(self, moment: float) -> None:
         self.info = self.info._replace(expires=moment)
-        self._store.set_expires(self.id, moment)
+        self.store.set_expires(self.id, moment)
 
 
 def reason_of_end(info: Info, row: Row | None) -> str:

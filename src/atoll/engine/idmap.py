@@ -1,19 +1,20 @@
-"""A source tree seen with other owners: the files of whoever owns the tree appear as the sandbox user's.
+"""A tree seen with other owners, by an id-mapped mount (Linux 5.12), without touching the tree.
 
-Root's sandboxes run as an id of their own, which could change nothing in a tree of root's or of a person's.
-An id-mapped mount (Linux 5.12) shows the tree's owner as that id, without touching the tree.
+Root's sandboxes run as an id of their own, which could change nothing in a tree of root's or of a person's: an
+id-mapped mount shows the tree's owner as that id.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Mapping
 
 from . import kernel
 
 
-def _namespace(owner: tuple[int, int], uid: int) -> int:
-    """A descriptor of a user namespace that maps `owner` to `uid`; nobody needs to live in it."""
+def namespace(users: Mapping[int, int], groups: Mapping[int, int]) -> int:
+    """A descriptor of a user namespace that shows each id as another; nobody needs to live in it."""
     reader, writer = os.pipe()
     pid = kernel.clone(kernel.CLONE_NEWUSER)
     if pid == 0:
@@ -22,9 +23,9 @@ def _namespace(owner: tuple[int, int], uid: int) -> int:
         os._exit(0)
     os.close(reader)
     try:
-        for name, inside in (("uid_map", owner[0]), ("gid_map", owner[1])):
+        for name, ids in (("uid_map", users), ("gid_map", groups)):
             with open(f"/proc/{pid}/{name}", "w", encoding="ascii") as file:
-                file.write(f"{inside} {uid} 1")
+                file.write("".join(f"{inside} {outside} 1\n" for inside, outside in ids.items()))
         return os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
     finally:
         os.close(writer)
@@ -39,7 +40,7 @@ def mapped_source(path: str, uid: int) -> int:
         OSError: there is no such directory, or its file system cannot be id-mapped.
     """
     status = os.stat(path)
-    userns = _namespace((status.st_uid, status.st_gid), uid)
+    userns = namespace({status.st_uid: uid}, {status.st_gid: uid})
     try:
         tree = kernel.open_tree(path, recursive=False)
         try:
@@ -48,5 +49,18 @@ def mapped_source(path: str, uid: int) -> int:
             os.close(tree)
             raise OSError(error.errno, f"the file system of {path} cannot be mapped to the sandbox's user") from error
         return tree
+    finally:
+        os.close(userns)
+
+
+def map_mount(tree: int, ids: Mapping[int, int]) -> None:
+    """Show ids, of users and of groups alike, as others in a detached mount that nobody has seen yet.
+
+    Raises:
+        OSError: its file system cannot be id-mapped.
+    """
+    userns = namespace(ids, ids)
+    try:
+        kernel.mount_setattr(tree, kernel.MOUNT_ATTR_IDMAP, recursive=False, userns=userns)
     finally:
         os.close(userns)
