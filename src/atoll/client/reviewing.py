@@ -82,8 +82,9 @@ async def _staged(record: Record) -> AsyncIterator[Any]:
             staged.source,
             spec.permissions,
             spec.ignore,
-            staged.base if os.path.exists(staged.base) else None,
+            staged.base,
             state,
+            int(record.info.created * 1e9),
         )
     finally:
         for fd in (staged.merged, *staged.uppers):

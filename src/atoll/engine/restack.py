@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from . import disk, holders, jail, kernel, layout, places, usage
 from .holding import Hold
-from .layers import MOST, Layers, Stack, new_layer, new_top
+from .layers import MOST, Layers, Stack, copy_base, new_layer, new_top
 from .places import Ground
 from .settings import BirthFailed, Settings
 from .tracing import Strayed
@@ -129,6 +129,7 @@ class Mason:
         """The stack first: who is interrupted here has both, and `Layers.settle` finishes it."""
         if self._wish.kind != "replace":
             self._layers.make(self._layer, uid=self._sandbox.uid, sandbox=self._sandbox.id, top=self._before.top)
+            copy_base(self._box, self._layers.path(self._layer))
         self._layers.set_stack(self._sandbox.id, after)
         self._layers.settle(self._sandbox.id, after)
 
@@ -160,8 +161,8 @@ class Mason:
     def _same_view(self, after: Stack) -> View | None:
         """The view that it has, if that will do: with the same rules, over the same layers that it was made of."""
         view = self._sandbox.view
-        if view is None or self._wish.kind == "rules":
-            return None
+        if view is None or self._wish.kind in ("rules", "discard"):
+            return None  # the source may have changed since, and is to be seen as it is
         covered = self._before.work[len(self._before.work) - view.covers :]
         return view if after.work[len(after.work) - view.covers :] == covered else None
 
