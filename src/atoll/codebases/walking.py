@@ -1,0 +1,136 @@
+"""Looking at a tree, whoever owns it and whatever changes in it meanwhile: no link is followed, no depth is too much."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from typing import NamedTuple
+
+from .manifest import Entries, Entry
+
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_SPECIAL_BITS = 0o777
+_AS_ROOT = os.geteuid() == 0
+
+
+class Stamp(NamedTuple):
+    """What changes when a file does."""
+
+    size: int
+    mtime: int
+    ctime: int
+    inode: int
+
+
+class Walk(NamedTuple):
+    """A tree as it was found. The contents of files are not known yet; `stamps` are those of files.
+
+    `skipped` are sockets, pipes, devices and the like, `refused` what may not be read.
+    """
+
+    entries: Entries
+    stamps: dict[str, Stamp]
+    skipped: list[str]
+    refused: list[str]
+
+
+def stamp_of(status: os.stat_result) -> Stamp:
+    return Stamp(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+
+
+def entry_of(status: os.stat_result) -> Entry:
+    """A regular file, without its content. Bits that would lend somebody's rights to others are dropped."""
+    mode = status.st_mode & _SPECIAL_BITS
+    # The copy is ours: where only others could read it, we could not.
+    return Entry("file", mode if _AS_ROOT else mode | 0o400, status.st_size, status.st_mtime_ns)
+
+
+def open_below(root: int, path: str) -> int:
+    """A directory below another one, one name at a time, each without following a link.
+
+    Raises:
+        OSError: there is none, or a link is on the way.
+    """
+    fd = os.dup(root)
+    for name in path.split("/") if path else ():
+        try:
+            if name in ("", ".", ".."):
+                raise OSError(errno.EINVAL, "This is no path below a directory", path)
+            below = os.open(name, DIRECTORY, dir_fd=fd)
+        finally:
+            os.close(fd)
+        fd = below
+    return fd
+
+
+def walk(
+    root: int, ignored: Callable[[str, bool], bool] | None = None, omit: frozenset[tuple[int, int]] = frozenset()
+) -> Walk:
+    """Everything below a directory. What vanishes meanwhile is not there.
+
+    Args:
+        ignored: says of a path, and of whether it is a directory, that it is left out with all below it.
+        omit: directories by device and inode, which are left out and named.
+
+    Raises:
+        OSError: a directory became something else meanwhile, or the disk fails.
+    """
+    found = Walk({}, {}, [], [])
+    waiting = [""]
+    while waiting:
+        directory = waiting.pop()
+        try:
+            fd = open_below(root, directory)
+        except FileNotFoundError:
+            found.entries.pop(directory, None)
+            continue
+        except PermissionError:
+            found.refused.append(directory)
+            continue
+        try:
+            waiting += _look(fd, directory, found, ignored, omit)
+        finally:
+            os.close(fd)
+    return found
+
+
+def _look(
+    fd: int,
+    directory: str,
+    found: Walk,
+    ignored: Callable[[str, bool], bool] | None,
+    omit: frozenset[tuple[int, int]],
+) -> list[str]:
+    """Note what is in one directory; gives the directories in it."""
+    below = []
+    with os.scandir(fd) as names:
+        for each in names:
+            path = f"{directory}/{each.name}" if directory else each.name
+            try:
+                status = each.stat(follow_symlinks=False)
+                if ignored is not None and ignored(path, stat.S_ISDIR(status.st_mode)):
+                    continue
+                if stat.S_ISREG(status.st_mode):
+                    found.entries[path] = entry_of(status)
+                    found.stamps[path] = stamp_of(status)
+                elif stat.S_ISDIR(status.st_mode):
+                    if (status.st_dev, status.st_ino) in omit:
+                        found.skipped.append(path)
+                        continue
+                    found.entries[path] = _directory(status)
+                    below.append(path)
+                elif stat.S_ISLNK(status.st_mode):
+                    target = os.readlink(each.name, dir_fd=fd)
+                    found.entries[path] = Entry("symlink", 0o777, 0, status.st_mtime_ns, target)
+                else:
+                    found.skipped.append(path)
+            except FileNotFoundError:
+                continue
+    return below
+
+
+def _directory(status: os.stat_result) -> Entry:
+    mode = status.st_mode & _SPECIAL_BITS
+    return Entry("directory", mode if _AS_ROOT else mode | 0o500, 0, status.st_mtime_ns)
