@@ -176,7 +176,8 @@ def _unreadable(paths: list[str]) -> FileDenied:
     named = ", ".join(short(path) or "the directory itself" for path in paths[:_NAMED])
     more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
     return FileDenied(
-        f"Nothing was uploaded, since this may not be read: {named}{more}. Leave it out with ignore=, or make it readable.",
+        f"Nothing was uploaded, since this may not be read: {named}{more}. "
+        "Make it readable, or leave it out with a pattern to ignore.",
         errno=errno.EACCES,
         path=paths[0],
     )

@@ -23,7 +23,7 @@ from .blobs import Blobs
 from .drafts import Drafts
 from .incoming import Incoming, read_directory
 from .intake import Progress, explained
-from .manifest import Entries, Entry
+from .manifest import Entry
 from .merging import merged
 from .publishing import publish
 from .stage import Stage

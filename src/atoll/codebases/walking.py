@@ -1,4 +1,4 @@
-"""Looking at a tree, whoever owns it and whatever changes in it meanwhile: no link is followed, no depth is too much."""
+"""Looking at a tree, whoever owns it and whatever changes in it meanwhile: no link is followed, no tree too deep."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import errno
 import os
 import stat
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from .manifest import Entries, Entry
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+Ignored: TypeAlias = "Callable[[str, bool], bool]"
 _SPECIAL_BITS = 0o777
 _AS_ROOT = os.geteuid() == 0
 
@@ -65,9 +66,7 @@ def open_below(root: int, path: str) -> int:
     return fd
 
 
-def walk(
-    root: int, ignored: Callable[[str, bool], bool] | None = None, omit: frozenset[tuple[int, int]] = frozenset()
-) -> Walk:
+def walk(root: int, ignored: Ignored | None = None, omit: frozenset[tuple[int, int]] = frozenset()) -> Walk:
     """Everything below a directory. What vanishes meanwhile is not there.
 
     Args:
@@ -100,7 +99,7 @@ def _look(
     fd: int,
     directory: str,
     found: Walk,
-    ignored: Callable[[str, bool], bool] | None,
+    ignored: Ignored | None,
     omit: frozenset[tuple[int, int]],
 ) -> list[str]:
     """Note what is in one directory; gives the directories in it."""
