@@ -7,14 +7,15 @@ one, and a five-line class that runs `atoll.testing.DriverConformance` on it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Protocol
 
 from .errors import Unsupported
 from .io import IO, Stream
-from .types import Capability, Handle, Info, Layer, Metrics, Spec, Status
+from .types import Capability, Handle, Info, Json, Layer, Metrics, Spec, Status
 
 Register = Callable[[Handle], None]
+Manifest = Mapping[str, Json]
 
 
 class GuestStream(Protocol):
@@ -109,6 +110,56 @@ class Driver(ABC):
     async def stop(self, handle: Handle) -> None:
         """End every process and keep the files; `create(resume=handle)` starts it again."""
         raise Unsupported(f"The {self.name} driver cannot stop.")
+
+    async def snapshot(self, handle: Handle, name: str, facts: Manifest, *, force: bool) -> Manifest:
+        """Keep its files as they are now under a name; `facts` are kept with them and given back by `snapshots`.
+
+        Time does not depend on the amount of data. Processes go on and notice nothing.
+
+        Raises:
+            InvalidInput: there is a snapshot of that name.
+            Busy: a process has a file open to write to; named in the message. With `force` it is ended instead.
+        """
+        raise Unsupported(f"The {self.name} driver has no snapshots.")
+
+    async def snapshots(self) -> list[Manifest]:
+        """Every snapshot: its `facts`, with `name`, `created`, `size` and `layers`."""
+        raise Unsupported(f"The {self.name} driver has no snapshots.")
+
+    async def find_snapshot(self, name: str) -> Manifest:
+        """One of them. Raises SnapshotNotFound."""
+        raise Unsupported(f"The {self.name} driver has no snapshots.", hint="Leave snapshot= out.")
+
+    async def delete_snapshot(self, name: str) -> None:
+        """Forget one. Sandboxes that were made of it live on. Raises SnapshotNotFound."""
+        raise Unsupported(f"The {self.name} driver has no snapshots.")
+
+    async def export_snapshot(self, name: str, path: str) -> None:
+        """Write one to a file, which `import_snapshot` reads on any machine. Raises SnapshotNotFound, FileError."""
+        raise Unsupported(f"The {self.name} driver cannot export snapshots.")
+
+    async def import_snapshot(self, path: str, name: str | None) -> Manifest:
+        """Read one from a file, which may be hostile. Raises InvalidInput, FileError."""
+        raise Unsupported(f"The {self.name} driver cannot import snapshots.")
+
+    async def rollback(self, handle: Handle, name: str) -> None:
+        """End all that runs in it and have its files as in a snapshot. Raises SnapshotNotFound."""
+        raise Unsupported(f"The {self.name} driver cannot roll back.")
+
+    async def fork(self, handle: Handle, spec: Spec, count: int, register: Register, *, force: bool) -> list[Handle]:
+        """Make sandboxes that begin with its files as they are now, each registered as by `create`. Raises Busy."""
+        raise Unsupported(f"The {self.name} driver cannot fork.")
+
+    async def stage(self, handle: Handle) -> tuple[int, list[int]]:
+        """Descriptors of its workspace as it sees it, and of the overlay directories with its changes, newest first.
+
+        They are the caller's to close. Nothing in them is to be trusted.
+        """
+        raise Unsupported(f"The {self.name} driver cannot show changes.")
+
+    async def discard(self, handle: Handle, *, force: bool) -> None:
+        """Have its workspace as it was at first; the rest stays. Raises Busy, as `snapshot` does."""
+        raise Unsupported(f"The {self.name} driver cannot discard changes.")
 
 
 __all__ = ["Driver", "GuestStream", "Register", "Stream"]

@@ -21,11 +21,13 @@ from .client.command import (
     exec_request,
     terminal_size,
 )
+from .client.lifetime import AsyncLifetime
 from .client.links import Links
 from .client.record import Record
 from .client.running import Callback, Running
+from .client.timeline import AsyncTimeline
 from .io import AnyIO
-from .types import Checkpoint, Completed, ContextInfo, Execution, Info, Metrics, ProcessInfo, Resources, Status
+from .types import Completed, ContextInfo, Execution, Info, PermissionsLike, ProcessInfo, Resources, Status
 
 if TYPE_CHECKING:  # what a first `run` does not need is imported by whoever needs it
     from .client.cells import AsyncCell, ErrorCallback, InputCallback, ResultCallback
@@ -41,7 +43,7 @@ if TYPE_CHECKING:  # what a first `run` does not need is imported by whoever nee
 _DESTROY = 60.0
 
 
-class AsyncSandbox:
+class AsyncSandbox(AsyncLifetime, AsyncTimeline):
     """A sandbox. It lives until `destroy`, its lifetime, or the end of its `async with` block.
 
     It outlives the process that made it: `AsyncSandbox.connect(id)` finds it again. Safe to use from many
@@ -75,6 +77,10 @@ class AsyncSandbox:
         workdir: str = "/workspace",
         strict: bool = False,
         packages: Iterable[str] = (),
+        permissions: PermissionsLike = None,
+        ignore: Iterable[str] = (),
+        codebase: str | None = None,
+        snapshot: str | None = None,
         on_progress: Callback | None = None,
         tools: Tools | Mapping[str, Function] | None = None,
         **later: Any,
@@ -95,6 +101,10 @@ class AsyncSandbox:
             strict: refuse a host where a limit could only be polled and not enforced.
             packages: Python packages to have in it, as pip writes them. They are installed once, behind a wall, and
                 kept for every later sandbox that asks for the same.
+            permissions: who may do what in the workspace: the name of a preset such as "agent-safe", or rules.
+            ignore: what of the source is not there at all, as `.gitignore` writes it.
+            codebase: a stored tree, by its id or name, as the source.
+            snapshot: begin with the files and variables of this one; see `snapshot`.
             on_progress: called with each line that the installer says, the first time.
             tools: functions of this process that cells may call by name, with JSON arguments; a mapping, or `Tools`
                 with limits of your own. They are there for cells that this object runs.
@@ -110,7 +120,8 @@ class AsyncSandbox:
         wishes = dict(
             image=image, source=source, network=network, resources=resources, env=env, labels=labels,
             timeout=timeout, lifetime=lifetime, workdir=workdir, strict=strict, packages=packages,
-            on_progress=on_progress, **later,
+            permissions=permissions, ignore=ignore, codebase=codebase, snapshot=snapshot, on_progress=on_progress,
+            **later,
         )  # fmt: skip
         offered = lifecycle.offered_tools(tools, awaited=True)
         return cls(await lifecycle.create(AnyIO(), driver, **wishes), offered)
@@ -423,66 +434,6 @@ class AsyncSandbox:
     async def signal(self, pid: int, number: int, *, tree: bool = False) -> None:
         """Send a signal to a process, and with `tree` to all that it started."""
         await self._links.ask("signal", pid=check_pid(pid), signal=check_signal(number), tree=tree)
-
-    async def refresh(self) -> Info:
-        """Ask the driver how it stands; the answer is `info` from then on."""
-        return await self._record.refresh()
-
-    async def metrics(self) -> Metrics:
-        """What it uses now, measured from outside the wall."""
-        return await self._record.metrics()
-
-    async def set_lifetime(self, seconds: float) -> None:
-        """Let it live for so many seconds from now."""
-        await self._record.set_lifetime(seconds)
-
-    async def pause(self) -> None:
-        """Freeze all that runs in it. Its lifetime goes on."""
-        await self._record.pause()
-
-    async def resume(self) -> None:
-        """Wake a paused one, or start a stopped one with its files and a fresh lifetime."""
-        await self._record.resume()
-
-    async def checkpoint(self, *, wait: float = 30.0) -> Checkpoint:
-        """Keep the variables of every Python context. Should this machine crash, `resume` brings back the last ones.
-
-        Imports, functions, classes, the working directory and changes of the environment are kept too. What cannot
-        be, such as an open file, is named in `lost` with the reason, and loses only itself.
-
-        Args:
-            wait: seconds to wait for cells that run.
-
-        Raises:
-            Busy: a cell still runs, or keeping took too long; the last checkpoint stays.
-            DiskFull: the sandbox has no room for it; the last checkpoint stays.
-            Unsupported: the driver cannot keep a sandbox beyond its end.
-        """
-        from .client import lasting
-
-        self._record.check_can_keep()
-        await self._record.check_usable()
-        kept = await lasting.checkpoint(self._links, lasting.check_wait(wait))
-        await self._record.keep()
-        return kept
-
-    async def stop(self, *, wait: float = 30.0) -> Checkpoint:
-        """End all that runs in it, and keep its files and the variables of its Python contexts for `resume`.
-
-        It stops in any case: what could not be kept is named, as `checkpoint` does. After `wait` seconds a context
-        whose cell still runs keeps what it had at its last checkpoint.
-        """
-        from .client import lasting
-
-        kept = await lasting.before_stop(self._record, self._links, lasting.check_wait(wait))
-        await self._record.stop()
-        self._links.drop()
-        return kept
-
-    async def destroy(self) -> None:
-        """End it and remove everything of it. Doing so twice is harmless."""
-        self._links.drop()
-        await self._record.destroy()
 
     def _exec(
         self,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import binascii
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 StreamName = Literal["stdout", "stderr"]
@@ -65,6 +65,10 @@ class Permissions(NamedTuple):
 
     rules: tuple[PathRule, ...]
     name: str | None = None
+
+
+PermissionsLike = str | Permissions | Iterable[PathRule | Mapping[str, Json]] | None
+"""What `permissions=` takes: the name of a preset, a `Permissions`, rules, or None for no rules at all."""
 
 
 class Explanation(NamedTuple):

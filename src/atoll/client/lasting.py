@@ -48,11 +48,12 @@ def check_wait(wait: object) -> float:
     return float(wait)
 
 
-async def checkpoint(links: Links, wait: float, *, leave_busy: bool = False) -> Checkpoint:
+async def checkpoint(links: Links, wait: float, *, leave_busy: bool = False, durable: bool = True) -> Checkpoint:
     """Have all contexts keep their variables.
 
     Args:
         leave_busy: a context whose cell runs on after `wait` is named as lost, instead of ending it all.
+        durable: wait until all of it is on disk.
 
     Raises:
         Busy: a cell still runs.
@@ -76,7 +77,7 @@ async def checkpoint(links: Links, wait: float, *, leave_busy: bool = False) -> 
             tally.lost[name] = "only Python contexts keep their variables"
         elif await _is_free(links, name, until) and monotonic() < end:
             file = answers.text(context, "file")
-            tally.add(name, await _freeze(links, name, file, min(_SECONDS, end - monotonic())))
+            tally.add(name, await _freeze(links, name, file, min(_SECONDS, end - monotonic()), durable))
             files[name] = file
         elif leave_busy:
             tally.lost[name] = _STILL_RUNNING
@@ -85,12 +86,12 @@ async def checkpoint(links: Links, wait: float, *, leave_busy: bool = False) -> 
                 f"A cell still runs in the context {shown(name)} after {wait:g} s.",
                 hint="Wait longer, or interrupt it.",
             )
-    await links.ask("checkpoint", act="commit", generation=generation, files=files)
+    await links.ask("checkpoint", act="commit", generation=generation, files=files, durable=durable)
     return Checkpoint(tally.saved, tally.lost)
 
 
-async def _freeze(links: Links, context: str, file: str, seconds: float) -> dict[str, Any]:
-    request = {"do": "freeze", "file": file, "seconds": max(seconds, 0.0)}
+async def _freeze(links: Links, context: str, file: str, seconds: float, durable: bool) -> dict[str, Any]:
+    request = {"do": "freeze", "file": file, "seconds": max(seconds, 0.0), "durable": durable}
     report, _ = await lane.ask(links, context, request, timeout=max(seconds, 0.0) + _MARGIN)
     return report
 

@@ -15,7 +15,7 @@ from ..driver import Driver, Register
 from ..errors import AtollError, Busy, DriverError, InvalidInput, SandboxGone
 from ..io import IO
 from ..policy.labels import check_labels
-from ..policy.spec import make_spec
+from ..policy.spec import make_spec, spec_from_json
 from ..policy.text import shown
 from ..store import Reservation, Row, Store
 from ..types import Handle, Info, Resources, Spec, Status
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 _CLEAN_UP = 30.0
 _MAKING = 60.0
 _WISHES = tuple(make_spec.__kwdefaults__ or ())
-_PLANNED = ("fallback", "permissions", "snapshot", "gpu")
+_PLANNED = ("fallback", "gpu")
+_DECIDED = ("image", "source", "codebase", "ignore", "workdir", "packages")
 _STATUSES = frozenset(("creating", "running", "paused", "stopped", "gone"))
 
 Write = Callable[[str, str, Status, Mapping[str, str], Spec, Handle, float, float], None]
@@ -41,9 +42,9 @@ async def create(io: IO, driver: str | None = None, *, on_progress: Callback | N
         InvalidInput, Unsupported, DriverError, CreateFailed, PackagesFailed, StoreError: nothing is left of it.
     """
     check_listener(io, "on_progress", on_progress)
-    spec = _spec(wishes)
     registered = store.shared()
-    return await _build(_load(driver, io), spec, registered, registered.add, on_progress)
+    wall = _load(driver, io)
+    return await _build(wall, await _spec(wall, wishes), registered, registered.add, on_progress)
 
 
 async def connect(io: IO, id: str) -> Record:
@@ -104,9 +105,9 @@ async def get_or_create(
     """
     check_listener(io, "on_progress", on_progress)
     labels = _some(labels)
-    spec = _spec({**wishes, "labels": labels})
-    registered = store.shared()
     wall = _load(driver, io)
+    spec = await _spec(wall, {**wishes, "labels": labels})
+    registered = store.shared()
     dead: set[str] = set()
     deadline = time.monotonic() + _MAKING
     while time.monotonic() < deadline:
@@ -211,11 +212,26 @@ async def _sweep(driver: Driver, registered: Store, handle: Handle) -> bool:
     return registered.remove(handle.id)
 
 
-def _spec(wishes: dict[str, Any]) -> Spec:
+async def _spec(driver: Driver, wishes: dict[str, Any]) -> Spec:
     unknown = [name for name in wishes if name not in _WISHES]
     if unknown:
         raise TypeError(f"There is no keyword {unknown[0]!r}; {_instead(unknown[0], wishes[unknown[0]])}.")
-    return make_spec(**wishes)
+    spec = make_spec(**wishes)
+    return spec if spec.snapshot is None else _as_in(spec, await driver.find_snapshot(spec.snapshot))
+
+
+def _as_in(spec: Spec, manifest: Mapping[str, Any]) -> Spec:
+    """The spec of a sandbox that begins with a snapshot: what its files stand on is decided already."""
+    was = spec_from_json(manifest["spec"])
+    for name in _DECIDED:
+        given = getattr(spec, name)
+        if given not in (Spec._field_defaults[name], getattr(was, name)):
+            raise InvalidInput(
+                f"{name}= does not go with snapshot={spec.snapshot!r}, made with {shown(getattr(was, name))}; "
+                "leave it out."
+            )
+    decided = {name: getattr(was, name) for name in _DECIDED}
+    return spec._replace(permissions=spec.permissions or was.permissions, **decided)
 
 
 def _instead(name: str, value: object) -> str:

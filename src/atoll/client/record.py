@@ -22,7 +22,7 @@ class Record:
         self.driver = driver
         self.handle = handle
         self.info = info
-        self._store = store
+        self.store = store
         self._swept = False
 
     @property
@@ -129,7 +129,7 @@ class Record:
 
     async def _start_again(self) -> None:
         def register(handle: Handle) -> None:
-            self._store.set_handle(self.id, handle)
+            self.store.set_handle(self.id, handle)
             self.handle = handle
 
         self.handle = await self.driver.create(self.info.spec, register, resume=self.handle)
@@ -144,7 +144,7 @@ class Record:
             await self.driver.destroy(self.handle)
         except SandboxGone:
             pass  # whoever ended it removes what is left of it
-        self._store.remove(self.id)
+        self.store.remove(self.id)
         self._swept = True
         self.info = self.info._replace(status="gone", reason=self.info.reason or DESTROYED)
 
@@ -154,17 +154,17 @@ class Record:
 
     def _row(self) -> Row | None:
         try:
-            return self._store.get(self.id)
+            return self.store.get(self.id)
         except SandboxNotFound:
             return None
 
     def _note(self, status: Status) -> None:
         self.info = self.info._replace(status=status)
-        self._store.set_status(self.id, status)
+        self.store.set_status(self.id, status)
 
     def _expires(self, moment: float) -> None:
         self.info = self.info._replace(expires=moment)
-        self._store.set_expires(self.id, moment)
+        self.store.set_expires(self.id, moment)
 
 
 def reason_of_end(info: Info, row: Row | None) -> str:

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..driver import Driver, Register
-from ..engine import launch, messages
+from ..engine import jobs, launch, messages
+from ..engine.layers import MOST
 from ..engine.layout import HOME_INSIDE, OLD_ROOT, PACKAGES, SHOWN, Layout
 from ..errors import (
     AtollError,
@@ -19,6 +20,7 @@ from ..errors import (
     ProtocolError,
     SandboxError,
     SandboxGone,
+    SnapshotNotFound,
     Unresponsive,
     Unsupported,
     WallUnavailable,
@@ -62,6 +64,8 @@ class JailDriver(Driver):
     async def create(self, spec: Spec, register: Register, resume: Handle | None = None) -> Handle:
         home = state_dir()
         job = await self.io.in_thread(lambda: _job(spec, resume, home))
+        if spec.snapshot and resume is None:
+            job["stack"] = (await self.find_snapshot(spec.snapshot))["stack"]
         if not spec.packages:
             return await self._make(home, job, register)
         from ..packages import cache
@@ -169,6 +173,47 @@ class JailDriver(Driver):
         except SandboxGone:
             await self.io.in_thread(lambda: _sweep(handle))
 
+    async def snapshot(self, handle: Handle, name: str, facts: Mapping[str, Any], *, force: bool) -> Mapping[str, Any]:
+        request = {"op": "restack", "kind": "push", "force": force, "name": name, "facts": dict(facts)}
+        await self._ask(handle, request)
+        return await self.find_snapshot(name)
+
+    async def snapshots(self) -> list[Mapping[str, Any]]:
+        from ..engine import history
+
+        return await self.io.in_thread(lambda: history.manifests(Layout(state_dir())))
+
+    async def find_snapshot(self, name: str) -> Mapping[str, Any]:
+        from ..engine import history
+
+        found = history.manifest(Layout(state_dir()), name)
+        if found is None:
+            raise SnapshotNotFound(f"No snapshot has the name {name!r}.", hint="`atoll snapshot list` shows them.")
+        return found
+
+    async def delete_snapshot(self, name: str) -> None:
+        from ..engine import history
+
+        await self.find_snapshot(name)
+        await self.io.in_thread(lambda: history.delete(Layout(state_dir()), name))
+
+    async def rollback(self, handle: Handle, name: str) -> None:
+        stack = (await self.find_snapshot(name))["stack"]
+        await self._ask(handle, {"op": "restack", "kind": "replace", "stack": stack})
+
+    async def stage(self, handle: Handle) -> tuple[int, list[int]]:
+        _, fds = await self._ask(handle, {"op": "stage"}, fds=MOST + 2)
+        return fds[0], fds[1:]
+
+    async def discard(self, handle: Handle, *, force: bool) -> None:
+        await self._ask(handle, {"op": "restack", "kind": "discard", "force": force})
+
+    async def fork(self, handle: Handle, spec: Spec, count: int, register: Register, *, force: bool) -> list[Handle]:
+        answer, _ = await self._ask(handle, {"op": "restack", "kind": "push", "force": force})
+        home = state_dir()
+        job = {**await self.io.in_thread(lambda: _job(spec, None, home)), "stack": answer["stack"]}
+        return [await self._make(home, job, register) for _ in range(count)]
+
     async def health(self) -> list[Layer]:
         from ..engine.probe import layers
 
@@ -182,7 +227,7 @@ class JailDriver(Driver):
         if first is not None:
             first.close()
 
-    async def _ask(self, handle: Handle, request: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
+    async def _ask(self, handle: Handle, request: dict[str, Any], fds: int = 1) -> tuple[dict[str, Any], list[int]]:
         """One question to the keeper.
 
         Raises:
@@ -200,11 +245,11 @@ class JailDriver(Driver):
                 await self.io.send(sock, messages.encode(request))
             except OSError:
                 raise SandboxGone(f"Sandbox {handle.id} has ended.") from None
-            return await self._answer(sock, "ok")
+            return await self._answer(sock, "ok", fds)
 
-    async def _answer(self, sock: socket.socket, word: str) -> tuple[dict[str, Any], list[int]]:
+    async def _answer(self, sock: socket.socket, word: str, most: int = 1) -> tuple[dict[str, Any], list[int]]:
         try:
-            data, fds = await self.io.recv_fds(sock, messages.MAX_MESSAGE, 1, _ANSWER_TIMEOUT)
+            data, fds = await self.io.recv_fds(sock, messages.MAX_MESSAGE, most, _ANSWER_TIMEOUT)
             answer = messages.decode(data)
         except TimeoutError:
             raise Unresponsive("The sandbox's keeper did not answer in time.") from None
@@ -273,6 +318,7 @@ def _job(spec: Spec, resume: Handle | None, home: str) -> dict[str, Any]:
         "resume_uid": resume.data["uid"] if resume else None,
         "environment": None,
         "shown": [],
+        "stack": jobs.COMMON["stack"],
     }
 
 

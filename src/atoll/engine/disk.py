@@ -10,6 +10,7 @@ import fcntl
 import os
 import struct
 import time
+from collections.abc import Iterator
 
 from .settings import BirthFailed
 
@@ -115,19 +116,60 @@ def await_release(path: str, seconds: float = 10.0) -> None:
         OSError: one still is.
     """
     until = time.monotonic() + seconds
-    while any(backing == os.path.realpath(path) for backing in _backing_files()):
+    while device_of(path):
         if time.monotonic() > until:
             raise OSError(f"the disk of this sandbox is still in use after {seconds:g} s")
         time.sleep(0.01)
 
 
-def _backing_files() -> list[str]:
-    found = []
+def _backing_file(loop: str) -> str:
+    """What a loop device is on; empty for nothing."""
+    try:
+        with open(f"/sys/block/{loop}/loop/backing_file", encoding="utf-8") as file:
+            return file.read().rstrip("\n")
+    except OSError:
+        return ""
+
+
+@contextlib.contextmanager
+def shared(path: str) -> Iterator[str]:
+    """The loop device on a file that several mount: the one that is there, else a new one, until it is mounted.
+
+    Two devices on one file would not see each other's writes. Mounts of one device share one file system.
+
+    Raises:
+        OSError: there are no loop devices.
+    """
+    directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    device = -1
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        name, device = _attached(path) or attach(path)
+        yield name
+    finally:
+        if device >= 0:
+            os.close(device)
+        os.close(directory)
+
+
+def _attached(path: str) -> tuple[str, int] | None:
+    """The loop device that is on a file, held so that it stays."""
+    wanted = os.path.realpath(path)
     for name in os.listdir("/sys/block"):
-        if name.startswith("loop"):
-            with contextlib.suppress(OSError), open(f"/sys/block/{name}/loop/backing_file", encoding="utf-8") as file:
-                found.append(file.read().rstrip("\n"))
-    return found
+        if name.startswith("loop") and _backing_file(name) == wanted:
+            device = os.open(f"/dev/{name}", os.O_RDWR | os.O_CLOEXEC)
+            # It may have gone, and come back for somebody else, before it was held.
+            if _backing_file(name) == wanted:
+                return f"/dev/{name}", device
+            os.close(device)
+    return None
+
+
+def device_of(path: str) -> str:
+    """The loop device that is on a file; empty if none is."""
+    wanted = os.path.realpath(path)
+    names = (name for name in os.listdir("/sys/block") if name.startswith("loop") and _backing_file(name) == wanted)
+    return next((f"/dev/{name}" for name in names), "")
 
 
 def attach(path: str) -> tuple[str, int]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Mapping
 
 from . import kernel
 
 
-def _namespace(owner: tuple[int, int], uid: int) -> int:
-    """A descriptor of a user namespace that maps `owner` to `uid`; nobody needs to live in it."""
+def _namespace(uids: Mapping[int, int], gids: Mapping[int, int]) -> int:
+    """A descriptor of a user namespace that maps ids to others; nobody needs to live in it."""
     reader, writer = os.pipe()
     pid = kernel.clone(kernel.CLONE_NEWUSER)
     if pid == 0:
@@ -22,9 +23,9 @@ def _namespace(owner: tuple[int, int], uid: int) -> int:
         os._exit(0)
     os.close(reader)
     try:
-        for name, inside in (("uid_map", owner[0]), ("gid_map", owner[1])):
+        for name, ids in (("uid_map", uids), ("gid_map", gids)):
             with open(f"/proc/{pid}/{name}", "w", encoding="ascii") as file:
-                file.write(f"{inside} {uid} 1")
+                file.write("\n".join(f"{inside} {shown} 1" for inside, shown in ids.items()))
         return os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
     finally:
         os.close(writer)
@@ -39,7 +40,16 @@ def mapped_source(path: str, uid: int) -> int:
         OSError: there is no such directory, or its file system cannot be id-mapped.
     """
     status = os.stat(path)
-    userns = _namespace((status.st_uid, status.st_gid), uid)
+    return _mapped(path, {status.st_uid: uid}, {status.st_gid: uid})
+
+
+def mapped(path: str, ids: Mapping[int, int]) -> int:
+    """A detached mount of `path` that shows the files of some users and groups as those of others. Raises OSError."""
+    return _mapped(path, ids, ids)
+
+
+def _mapped(path: str, uids: Mapping[int, int], gids: Mapping[int, int]) -> int:
+    userns = _namespace(uids, gids)
     try:
         tree = kernel.open_tree(path, recursive=False)
         try:

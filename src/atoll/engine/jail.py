@@ -17,13 +17,17 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-from . import kernel, landlock, layout, rootfs, seccomp
+from . import kernel, landlock, layout, seccomp
 
 NAMESPACES = kernel.CLONE_NEWNS | kernel.CLONE_NEWPID | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS
 _NOSUID_NODEV = kernel.MS_NOSUID | kernel.MS_NODEV
 DISK_FLAGS = _NOSUID_NODEV | kernel.MS_NOATIME
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 _OPEN_FILES = 4096
+SOMETHING_MOUNTED = (
+    "something is mounted below %s, or atoll's own state is in it, and only root can leave that out; "
+    "give a directory further down"
+)
 # Terminals, inotify instances and the like are counted for the whole host: no sandbox may take them all.
 _TERMINALS = 64
 OF_THE_USER = (("max_user_namespaces", 0), ("max_inotify_instances", 64), ("max_inotify_watches", 65536))
@@ -115,12 +119,8 @@ def loopback_up() -> None:
         fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", _IFF_UP))
 
 
-def furnish(box: str, workdir: str, shared_memory: int | None) -> None:
-    """Mount the sandbox's writable places; `box` is a host path.
-
-    `shared_memory` is what /dev/shm may hold; a control group counts it as memory, so there it needs no bound.
-    """
-    mount_shared_memory(shared_memory)
+def furnish(box: str, workdir: str) -> None:
+    """Mount the sandbox's writable places; `box` is a host path."""
     box = layout.OLD_ROOT + box
     kernel.bind(f"{box}/tmp", "/tmp", read_only=False)
     kernel.bind(f"{box}/home", layout.HOME_INSIDE, read_only=False)
@@ -128,6 +128,7 @@ def furnish(box: str, workdir: str, shared_memory: int | None) -> None:
 
 
 def mount_shared_memory(most: int | None) -> None:
+    """`most` is what /dev/shm may hold; a control group counts it as memory, so there it needs no bound."""
     size = "50%" if most is None else str(most)
     kernel.mount("shm", "/dev/shm", "tmpfs", _NOSUID_NODEV, f"mode=1777,size={size}")
 
@@ -154,33 +155,26 @@ def make_writable(directory: str, owner: int | None) -> None:
             os.chown(path, owner, owner)
 
 
-def cover(box: str, workdir: str, source: int | str, *, rootless: bool, host: str = layout.OLD_ROOT) -> None:
-    """Lay a writable layer over `source`, a host path or a detached mount, and show both at the workdir.
-
-    `host` is where the host's files are seen.
-    """
-    box = host + box
+def cover(box: str, workdir: str, source: int | str, *, rootless: bool) -> None:
+    """Lay a writable layer over `source`, a host path or a detached mount, and show both at the workdir."""
+    box = layout.OLD_ROOT + box
     if isinstance(source, int):
         # The lower layer must have a path; the workdir, soon covered, serves.
         kernel.move_mount(source, workdir)
         lower = workdir
     else:
-        lower = host + source
-    options = f"lowerdir={_escape(lower)},upperdir={_escape(box)}/upper,workdir={_escape(box)}/scratch"
+        lower = layout.OLD_ROOT + source
+    options = f"lowerdir={escape(lower)},upperdir={escape(box)}/upper,workdir={escape(box)}/scratch"
     options += ",userxattr" if rootless else ",redirect_dir=on"
     try:
         kernel.mount("workspace", workdir, "overlay", _NOSUID_NODEV, options)
     except OSError as error:
         if rootless and error.errno == errno.EINVAL:
-            raise OSError(
-                errno.EINVAL,
-                f"something is mounted below {source}, or atoll's own state is in it, and only root can leave that "
-                "out; give a directory further down",
-            ) from error
+            raise OSError(errno.EINVAL, SOMETHING_MOUNTED % source) from error
         raise
 
 
-def _escape(path: str) -> str:
+def escape(path: str) -> str:
     return path.replace("\\", "\\\\").replace(":", "\\:").replace(",", "\\,")
 
 
@@ -265,6 +259,6 @@ def _drop(job: dict[str, Any], filter_code: bytes, landlock_abi: int) -> None:
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     if landlock_abi:
-        landlock.restrict(landlock_abi, (job["workdir"], *rootfs.WRITABLE_INSIDE))
+        landlock.restrict(landlock_abi, ("/",))
     seccomp.install(filter_code)
     os.chdir(job["workdir"])

@@ -23,6 +23,7 @@ COMMON: dict[str, Any] = {
     "resume_uid": None,
     "environment": None,
     "shown": [],
+    "stack": {"work": [], "tmp": [], "home": [], "top": "disk"},
 }
 
 
@@ -38,6 +39,6 @@ def kind(job: dict[str, Any], *, has_group: bool, environment: str | None = None
     usual = has_group or (job["memory"] == COMMON["memory"] and job["pids"] == COMMON["pids"])
     if job["environment"] != environment:
         return "open"
-    if job["source"] or job["disk"] or job["strict"] or job["network"] == "all" or not usual:
+    if job["source"] or job["stack"]["work"] or job["disk"] or job["strict"] or job["network"] == "all" or not usual:
         return "open"
     return "closed"

@@ -16,8 +16,9 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import cgroups, disk, messages, midwife, nursed, sweep, usage
+from . import cgroups, disk, errands, messages, midwife, nursed, sweep, usage
 from .claim import claim
+from .restack import Sandbox
 from .settings import BirthFailed, Settings
 from .watchdog import Watchdog
 
@@ -35,6 +36,7 @@ class Keeper:
         self._born = born["born"]
         self._expires = born["born"] + born["lifetime"]
         self._workdir = born["workdir"]
+        self._source, self._quota = born["source"], born["quota"]
         self._facts = born["facts"]
         self._control, self._listener, maker = (socket.socket(fileno=fd) for fd in fds[:3])
         # A guest that does not listen must not stop its keeper.
@@ -185,6 +187,28 @@ class Keeper:
             usage.signal_all(self._first, signal.SIGSTOP if frozen else signal.SIGCONT)
         self._paused = frozen
 
+    def on_restack(self, client: socket.socket, request: dict[str, Any]) -> None:
+        """Exchange what it stands on; see `restack`."""
+        if self._paused:
+            raise BirthFailed("The sandbox is paused; call resume() first.", "busy")
+        messages.send(client, errands.restack(self._settings, self._sandbox(), request))
+
+    def on_stage(self, client: socket.socket, request: dict[str, Any]) -> None:
+        """Show what it has changed; see `staging`."""
+        if failed := errands.stage(self._settings, self._sandbox(), client):
+            messages.send(client, failed)
+
+    def _sandbox(self) -> Sandbox:
+        return Sandbox(
+            self._id,
+            self._first,
+            None if self._settings.rootless else self._facts["uid"],
+            self._source,
+            self._workdir,
+            self._quota,
+            loop=self._facts["limits"]["disk"] == "kernel",
+        )
+
     def on_checkpoint(self, client: socket.socket, request: dict[str, Any]) -> None:
         """From now on only its time and somebody's wish remove its files."""
         self._keep_on()
@@ -216,6 +240,8 @@ _REQUESTS: dict[str, Callable[[Keeper, socket.socket, dict[str, Any]], None]] = 
     "pause": Keeper.on_pause,
     "resume": Keeper.on_resume,
     "checkpoint": Keeper.on_checkpoint,
+    "restack": Keeper.on_restack,
+    "stage": Keeper.on_stage,
     "stop": Keeper.on_stop,
     "destroy": Keeper.on_destroy,
 }

@@ -9,7 +9,9 @@
     upper/ scratch/             the layer over `source=`, and overlayfs' own directory
     disk                        the file behind a kernel-enforced disk limit
     stopped                     written by `stop` and `checkpoint`: the time until which the files are kept
+    stack                       the layers below these; see `layers`
 <home>/jail/images/<digest>/    unpacked `image=` archives
+<home>/jail/layers/  snapshots/ what snapshots and forks share; see `layers`
 ```
 """
 
@@ -35,9 +37,11 @@ class Layout:
         self.run = f"{self.top}/run"
         self.boxes = f"{self.top}/boxes"
         self.images = f"{self.top}/images"
+        self.layers = f"{self.top}/layers"
+        self.snapshots = f"{self.top}/snapshots"
 
     def make(self) -> None:
-        for path in (self.top, self.run, self.boxes, self.images):
+        for path in (self.top, self.run, self.boxes, self.images, self.layers, self.snapshots):
             os.makedirs(path, mode=0o700, exist_ok=True)
 
     def box(self, sandbox: str) -> str:

@@ -18,9 +18,10 @@ import socket
 import time
 from typing import Any, NoReturn
 
-from . import cgroups, disk, first, jail, jobs, kernel, layout, limits, messages, nursed, rootfs
+from . import cgroups, disk, first, jail, jobs, kernel, layout, limits, messages, nursed, places, rootfs
 from .idmap import mapped_source
 from .inspection import Broken, Identity, identity
+from .layers import Layers, Stack
 from .settings import FIRST_UID, NURSED_UIDS, UIDS, BirthFailed, Settings, started_at
 from .ward import Ward
 
@@ -53,8 +54,8 @@ class Midwife:
             BirthFailed: with the reason as a sentence.
             OSError: the host refused something.
         """
-        if uid := job["resume_uid"]:
-            self._uid = uid
+        if job["resume_uid"]:
+            self._uid = job["resume_uid"]
         # Not makedirs: a state directory that was removed stays removed.
         with contextlib.suppress(FileExistsError):
             os.mkdir(self._box, mode=0o711)
@@ -105,11 +106,11 @@ class Midwife:
         """What `_furnish` does, to a process that is hostile already; then look whether its wall stands."""
         nursed.limit(self._pid, job["rlimits"])
         with contextlib.closing(nursed.Hand(self._settings, self._pid, self._uid)) as hand:
-            source = self._source(job)
-            device, held = self._disk(job["quota"]) if job["loop"] else ("", -1)
-            owner = None if self._settings.rootless else self._uid
-            nursed.furnish(self._pid, hand.proc, self._box, device, source, owner, job)
-            _close(source, held)
+            stack = self._stack(job)
+            device, held = self._disk(job["quota"], stack.top) if job["loop"] else ("", -1)
+            trees = places.build(self._settings, self._ground(job, stack, device))
+            nursed.furnish(self._pid, hand.proc, trees, job)
+            _close(held)
             given = self._hand_job(job, os.open(f"/proc/{self._pid}/oom_score_adj", os.O_RDWR | os.O_CLOEXEC))
             self._expect("closed")
             self._inspect({*given, self._newborn.end})
@@ -184,23 +185,54 @@ class Midwife:
 
     def _furnish(self, job: dict[str, Any], *, entered: bool) -> None:
         """Mount the writable places and the source, then have the first process close the wall."""
-        source = self._source(job)
-        device, held = self._disk(job["quota"]) if job["loop"] else ("", -1)
+        stack = self._stack(job)
+        device, held = self._disk(job["quota"], stack.top) if job["loop"] else ("", -1)
+        trees = places.build(self._settings, self._ground(job, stack, device)) if stack else {}
+        source = None if trees else self._source(job)
         if not device:
-            jail.make_writable(self._box, None if self._settings.rootless else self._uid)
+            jail.make_writable(self._box, self._owner)
         with jail.inside(self._pid):
             if not entered:
                 self._enter(job)
-            place = jail.mount_disk(device, self._box, self._uid) if device else self._box
             polled = job["enforcement"]["memory"] == "polled"
-            jail.furnish(place, job["workdir"], job["memory"] if polled else None)
+            jail.mount_shared_memory(job["memory"] if polled else None)
             if job["environment"] and (not self._settings.environment or job["workdir"] != layout.WORKSPACE):
                 kernel.bind(layout.OLD_ROOT + job["environment"], layout.PACKAGES, read_only=True)
-            if source is not None:
-                jail.cover(place, job["workdir"], source, rootless=self._settings.rootless)
-        _close(source, held)
+            if trees:
+                places.attach(trees)
+            else:
+                self._furnish_plainly(job, device, source)
+        _close(source, held, *trees.values())
         self._hand_job(job)
         self._expect("closed")
+
+    def _furnish_plainly(self, job: dict[str, Any], device: str, source: int | str | None) -> None:
+        """Where nothing lies below the top but perhaps a source: the shortest way, for it is gone most often."""
+        place = jail.mount_disk(device, self._box, self._uid) if device else self._box
+        jail.furnish(place, job["workdir"])
+        if source is not None:
+            jail.cover(place, job["workdir"], source, rootless=self._settings.rootless)
+
+    @property
+    def _owner(self) -> int | None:
+        return None if self._settings.rootless else self._uid
+
+    def _ground(self, job: dict[str, Any], stack: Stack, device: str) -> places.Ground:
+        return places.Ground(self._id, stack, device, self._owner, job["source"], job["workdir"])
+
+    def _stack(self, job: dict[str, Any]) -> Stack:
+        """What lies below the top: of a sandbox that is resumed what did before, else what the job says."""
+        layers = Layers(self._settings.layout)
+        if job["resume"]:
+            stack = layers.stack(self._id)
+            layers.settle(self._id, stack)
+            return stack
+        stack = Stack.from_json(job["stack"])
+        if stack:
+            with layers.naming():
+                layers.set_stack(self._id, stack)
+                layers.check(stack)
+        return stack
 
     def _hand_job(self, job: dict[str, Any], *fds: int) -> set[Identity]:
         """With the count of those whom the kernel killed for memory: from inside it could not be opened.
@@ -220,9 +252,9 @@ class Midwife:
             return mapped_source(job["source"], self._uid)
         return job["source"] or None
 
-    def _disk(self, size: int) -> tuple[str, int]:
+    def _disk(self, size: int, name: str) -> tuple[str, int]:
         """A disk for the writable places: its device, and a descriptor to hold until it is mounted."""
-        image = f"{self._box}/disk"
+        image = f"{self._box}/{name}"
         if not os.path.exists(image):
             disk.copy_sparse(disk.prepare(f"{self._settings.layout.top}/disks", size), image)
         else:
@@ -265,6 +297,7 @@ class Midwife:
             "born": time.time(),
             "lifetime": job["lifetime"],
             "workdir": job["workdir"],
+            "source": job["source"],
             "memory": job["memory"],
             "quota": job["quota"],
             "facts": facts,

@@ -17,10 +17,9 @@ import signal
 import socket
 import struct
 import sys
-from collections.abc import Iterator
 from typing import Any, NamedTuple, NoReturn
 
-from . import cgroups, inspection, jail, kernel, layout, messages, nursery
+from . import cgroups, inspection, jail, kernel, layout, messages, nursery, places
 from .inspection import Broken, Identity
 from .settings import FIRST_UID, BirthFailed, Settings
 from .ward import Ward
@@ -29,7 +28,6 @@ _NS_GET_PARENT = 0xB702
 _CREDENTIALS = struct.Struct("iII")
 _SPACE = socket.CMSG_SPACE(_CREDENTIALS.size)
 _DEATH_TIMEOUT = 20.0
-_MOUNTED = kernel.MOUNT_ATTR_NOSUID | kernel.MOUNT_ATTR_NODEV
 
 
 class NurseryGone(Exception):
@@ -114,50 +112,17 @@ def limit(pid: int, limits: dict[str, int]) -> None:
         resource.prlimit(pid, names[name], (value, value))
 
 
-def furnish(
-    pid: int, proc: int, box: str, device: str, source: int | str | None, owner: int | None, job: dict[str, Any]
-) -> None:
-    """Mount its /proc, its terminals and its writable places. `device` is its disk, if it has one."""
-    with _aside():
-        trees = _places(box, device, source, owner, job["workdir"])
+def furnish(pid: int, proc: int, trees: dict[str, int], job: dict[str, Any]) -> None:
+    """Mount its /proc, its terminals and its writable places."""
     polled = job["enforcement"]["memory"] == "polled"
     with jail.inside(pid):
         kernel.move_mount(proc, "/proc")
         jail.hide_in_proc()
         jail.mount_terminals()
         jail.mount_shared_memory(job["memory"] if polled else None)
-        for target, tree in trees.items():
-            kernel.mount_setattr(tree, _MOUNTED, recursive=False)
-            kernel.move_mount(tree, target)
+        places.attach(trees)
     for fd in (proc, *trees.values()):
         os.close(fd)
-
-
-def _places(box: str, device: str, source: int | str | None, owner: int | None, workdir: str) -> dict[str, int]:
-    """Detached mounts of what it can write to, by where they belong."""
-    if device:
-        os.makedirs(f"{box}/mount", exist_ok=True)
-        kernel.mount(device, f"{box}/mount", "ext4", jail.DISK_FLAGS, "")
-        box = f"{box}/mount"
-    jail.make_writable(box, owner)
-    places = {"/tmp": "tmp", layout.HOME_INSIDE: "home", workdir: "work"}
-    if source is not None:
-        # Mounted on a place of its own, that is covered by it.
-        jail.cover(box, f"{box}/work", source, rootless=owner is None, host="")
-    return {target: kernel.open_tree(f"{box}/{name}", recursive=False) for target, name in places.items()}
-
-
-@contextlib.contextmanager
-def _aside() -> Iterator[None]:
-    """In a mount namespace that is gone afterwards: what is mounted in it is nobody else's."""
-    back = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        kernel.unshare(kernel.CLONE_NEWNS)
-        kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
-        yield
-    finally:
-        kernel.setns(back, kernel.CLONE_NEWNS)
-        os.close(back)
 
 
 class Hand:

@@ -42,6 +42,12 @@ def _stat(pid: int) -> list[bytes] | None:
         return None
 
 
+def is_zombie(pid: int) -> bool:
+    """Whether it has ended, but for somebody to take notice."""
+    fields = _stat(pid)
+    return fields is None or fields[0] in (b"Z", b"X")
+
+
 def cpu_seconds(pids: list[int]) -> float:
     """Their own time and that of the children they have waited for; the first process waits for all."""
     return sum(sum(map(int, fields[11:15])) for pid in pids if (fields := _stat(pid))) / _TICKS

@@ -48,7 +48,8 @@ class Memory:
             raise invalid("%.100r is no name for a file of a checkpoint." % name)
         path = os.path.join(self._directory, name)
         seconds = arguments.seconds("seconds")
-        return freezing.freeze(namespace, path, self._start, flags=flags, seconds=seconds).wire()
+        durable = arguments.flag("durable", default=True)
+        return freezing.freeze(namespace, path, self._start, flags=flags, seconds=seconds, durable=durable).wire()
 
 
 def notice(lost: Dict[str, str]) -> str:

@@ -38,6 +38,13 @@ class Contexts:
             if 0 < len(settings.name) <= _NAME_LIMIT:
                 self._make(settings)
 
+    def replace(self, kept: List[ContextSettings]) -> None:
+        """Forget all contexts, with what they run, and have those of a checkpoint."""
+        for context in self._contexts.values():
+            context.restart(_nothing, "the sandbox was rolled back")
+        self._contexts = {}
+        self.revive(kept)
+
     def discard_unused(self) -> None:
         """End prepared processes that have run nothing: they cost memory, and a first cell makes one anew."""
         for context in self._contexts.values():
@@ -169,3 +176,7 @@ def _canonical(language: str) -> str:
     """The name that a language is known by here; an unknown one stays as it is, and is refused when it is needed."""
     known = toolchains.find(language)
     return language if known is None else known.name
+
+
+def _nothing() -> None:
+    pass

@@ -51,7 +51,13 @@ class Report(NamedTuple):
 
 
 def freeze(
-    namespace: Dict[str, Any], path: str, start: Start, *, flags: int = 0, seconds: Optional[float] = None
+    namespace: Dict[str, Any],
+    path: str,
+    start: Start,
+    *,
+    flags: int = 0,
+    seconds: Optional[float] = None,
+    durable: bool = True,
 ) -> Report:
     """Write the variables to the file at `path`. What was there stays until the new is whole and on disk.
 
@@ -59,6 +65,7 @@ def freeze(
         start: how things stood before the first cell.
         flags: the compiler's, which `thaw` gives back.
         seconds: how long it may take.
+        durable: wait until it is on disk.
 
     Raises:
         Refused: it took too long, or the disk is full. The file is as it was.
@@ -75,9 +82,11 @@ def freeze(
                 if culprit is None:
                     break
                 skipped[culprit] = outcome["reason"]
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         os.rename(new, path)
-        _sync_directory(os.path.dirname(path))
+        if durable:
+            _sync_directory(os.path.dirname(path))
     except BaseException as error:
         _discard(new)
         if isinstance(error, OSError):

@@ -44,6 +44,7 @@ class Lasting:
 
     def kept(self) -> List[ContextSettings]:
         """The contexts of the last checkpoint. What cannot be read counts as none: it is the sandbox's own doing."""
+        self._files = {}
         try:
             # Whatever lies there now: the guest must not wait for a pipe.
             fd = os.open(os.path.join(self._directory, _LIST), os.O_RDONLY | _NOTHING_ODD)
@@ -104,7 +105,7 @@ class Lasting:
             raise Refused(BUSY, "Another checkpoint began meanwhile; this one counts for nothing.")
         written = arguments.mapping("files")
         entries = [self._entry(each, written.get(each.settings.name)) for each in self._contexts()]
-        self._write(entries)
+        self._write(entries, durable=arguments.flag("durable", default=True))
         self._files = {entry["name"]: entry["file"] for entry in entries}
         self._remove_others({_LIST, *(entry["file"] for entry in entries)})
         return {}
@@ -128,7 +129,7 @@ class Lasting:
             "file": file,
         }
 
-    def _write(self, entries: List[Dict[str, Any]]) -> None:
+    def _write(self, entries: List[Dict[str, Any]], *, durable: bool) -> None:
         new = os.path.join(self._directory, _LIST + ".new")
         try:
             os.unlink(new)
@@ -138,8 +139,11 @@ class Lasting:
         with open(fd, "w", encoding="ascii") as file:
             json.dump(entries, file)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         os.rename(new, os.path.join(self._directory, _LIST))
+        if not durable:
+            return
         fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)

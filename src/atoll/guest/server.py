@@ -101,6 +101,7 @@ class Server:
             "postmortem": self._answer(self._contexts.postmortem),
             "contexts": self._answer(self._contexts.list),
             "checkpoint": self._answer(self._lasting.operate),
+            "revive": self._answer(self._revive),
             "create_context": self._answer(self._contexts.create),
             "restart_context": self._contexts.restart,
             "delete_context": self._contexts.delete,
@@ -122,6 +123,11 @@ class Server:
             "pack": self._steps(lambda job, arguments: trees.pack(root, job, arguments)),
             "unpack": self._steps(lambda job, arguments: trees.unpack(root, job, arguments)),
         }
+
+    def _revive(self, _arguments: Arguments) -> Dict[str, Any]:
+        """The files are those of another time: have the contexts that were kept in them."""
+        self._contexts.replace(self._lasting.kept())
+        return {}
 
     def _answer(self, function: Answering) -> Callable[[Channel, Dict[str, Any]], Operation]:
         """An operation that is done at once."""

@@ -11,6 +11,7 @@ from ..types import Resources, Spec
 from .env import check_env
 from .labels import check_labels
 from .limits import check_lifetime, check_resources, check_timeout
+from .names import check_name
 from .paths import host_path, workspace_path
 from .requirements import check_requirements
 from .text import shown
@@ -44,9 +45,7 @@ def make_spec(
         InvalidInput: a value that cannot be, with what to write instead.
         Unsupported: a keyword that is known and not there yet; it is never ignored.
     """
-    _refuse_what_is_not_there(
-        fallback=fallback, permissions=permissions, ignore=ignore, codebase=codebase, snapshot=snapshot, gpu=gpu
-    )
+    _refuse_what_is_not_there(fallback=fallback, permissions=permissions, ignore=ignore, codebase=codebase, gpu=gpu)
     if not isinstance(strict, bool):
         raise InvalidInput(f"strict is {shown(strict)}; give True or False.")
     return Spec(
@@ -61,6 +60,7 @@ def make_spec(
         workdir=workspace_path(workdir),
         strict=strict,
         packages=check_requirements(packages),
+        snapshot=None if snapshot is None else check_name(snapshot, "snapshot"),
     )
 
 

@@ -13,8 +13,10 @@ from ..client.record import Record
 from ..client.running import Callback
 from ..io import BlockingIO, drive
 from ..sandbox import AsyncSandbox
-from ..types import Checkpoint, Completed, ContextInfo, Execution, Info, Metrics, ProcessInfo, Resources, Status
+from ..types import Completed, ContextInfo, Execution, Info, PermissionsLike, ProcessInfo, Resources, Status
 from .docs import documented_by
+from .lifetime import Lifetime
+from .timeline import Timeline
 
 if TYPE_CHECKING:  # what a first `run` does not need is imported by whoever needs it
     from ..client.cells import ErrorCallback, InputCallback, ResultCallback
@@ -28,7 +30,7 @@ if TYPE_CHECKING:  # what a first `run` does not need is imported by whoever nee
 
 
 @documented_by(AsyncSandbox)
-class Sandbox:
+class Sandbox(Lifetime, Timeline):
     """A sandbox. It lives until `destroy`, its lifetime, or the end of its `with` block.
 
     It outlives the process that made it: `Sandbox.connect(id)` finds it again. Safe to use from many threads
@@ -58,6 +60,10 @@ class Sandbox:
         workdir: str = "/workspace",
         strict: bool = False,
         packages: Iterable[str] = (),
+        permissions: PermissionsLike = None,
+        ignore: Iterable[str] = (),
+        codebase: str | None = None,
+        snapshot: str | None = None,
         on_progress: Callback | None = None,
         tools: Tools | Mapping[str, Function] | None = None,
         **later: Any,
@@ -65,7 +71,8 @@ class Sandbox:
         wishes = dict(
             image=image, source=source, network=network, resources=resources, env=env, labels=labels,
             timeout=timeout, lifetime=lifetime, workdir=workdir, strict=strict, packages=packages,
-            on_progress=on_progress, **later,
+            permissions=permissions, ignore=ignore, codebase=codebase, snapshot=snapshot, on_progress=on_progress,
+            **later,
         )  # fmt: skip
         offered = lifecycle.offered_tools(tools, awaited=False)
         return cls(drive(lifecycle.create(BlockingIO(), driver, **wishes)), offered)
@@ -273,27 +280,3 @@ class Sandbox:
 
     def signal(self, pid: int, number: int, *, tree: bool = False) -> None:
         drive(self._core.signal(pid, number, tree=tree))
-
-    def refresh(self) -> Info:
-        return drive(self._core.refresh())
-
-    def metrics(self) -> Metrics:
-        return drive(self._core.metrics())
-
-    def set_lifetime(self, seconds: float) -> None:
-        drive(self._core.set_lifetime(seconds))
-
-    def pause(self) -> None:
-        drive(self._core.pause())
-
-    def resume(self) -> None:
-        drive(self._core.resume())
-
-    def checkpoint(self, *, wait: float = 30.0) -> Checkpoint:
-        return drive(self._core.checkpoint(wait=wait))
-
-    def stop(self, *, wait: float = 30.0) -> Checkpoint:
-        return drive(self._core.stop(wait=wait))
-
-    def destroy(self) -> None:
-        drive(self._core.destroy())

@@ -1,0 +1,59 @@
+"""The snapshots of a state directory, for clients: what there is of them on disk."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from . import usage
+from .layers import Layers, Stack
+from .layout import Layout
+
+
+def manifests(places: Layout) -> list[Mapping[str, Any]]:
+    """Every snapshot, newest first."""
+    names = Layers(places).snapshots()
+    found: list[Mapping[str, Any]] = [each for name in names if (each := _readable(places, name)) is not None]
+    return sorted(found, key=lambda each: float(each.get("created", 0.0)), reverse=True)
+
+
+def _readable(places: Layout, name: str) -> dict[str, Any] | None:
+    """A snapshot; None for one that was deleted just now, or that cannot be read."""
+    try:
+        return manifest(places, name)
+    except ValueError:
+        return None
+
+
+def manifest(places: Layout, name: str) -> dict[str, Any] | None:
+    """What was written down with a snapshot, its layers, and what they take on disk; None if there is none.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    layers = Layers(places)
+    try:
+        found = layers.snapshot(name)
+    except FileNotFoundError:
+        return None
+    stack = Stack.from_json(found["stack"])
+    return {**found, "layers": list(stack.layers), "size": sum(_size(layers.path(layer)) for layer in stack.layers)}
+
+
+def _size(path: str) -> int:
+    with contextlib.suppress(FileNotFoundError):
+        return os.stat(f"{path}/disk").st_blocks * 512
+    try:
+        return usage.disk(path)
+    except (FileNotFoundError, usage.TooDeep):
+        return 0
+
+
+def delete(places: Layout, name: str) -> None:
+    """Forget a snapshot, and remove what nobody needs any more."""
+    layers = Layers(places)
+    with contextlib.suppress(FileNotFoundError):
+        layers.remove_snapshot(name)
+    layers.collect()

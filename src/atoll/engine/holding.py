@@ -1,0 +1,121 @@
+"""Holding a whole sandbox still for a moment: every task of it stops before its next instruction and goes on later,
+none the wiser. Unlike a freezer's, its stop takes no control group, and a held task can be made to change directory.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Self
+
+from . import tracing, usage
+from .settings import BirthFailed
+
+_ROUNDS = 100
+_SECONDS = 2.0
+
+
+class Hold:
+    """Holds all processes below a sandbox's first one, and that one, from `with` to its end.
+
+    `skipped` are tasks that somebody else holds.
+
+    Raises:
+        BirthFailed: they start others too fast, or one cannot be stopped; all go on.
+    """
+
+    def __init__(self, first: int, skipped: frozenset[int] = frozenset()) -> None:
+        self._first = first
+        self._skipped = skipped
+        self._tasks: dict[int, tracing.Task] = {}
+
+    def __enter__(self) -> Self:
+        try:
+            deadline = time.monotonic() + _SECONDS
+            for _ in range(_ROUNDS):
+                if not self._stop_new(deadline):
+                    return self
+            raise BirthFailed("The sandbox's processes start others too fast to be stopped for a moment.", "busy")
+        except BaseException:
+            self._release()
+            raise
+
+    def __exit__(self, *exc: object) -> None:
+        self._release()
+
+    def _stop_new(self, deadline: float) -> bool:
+        """Stop those that are not held yet; whether there were any. Who is held starts no others."""
+        new = [
+            task
+            for process in usage.descendants(self._first)
+            for task in tracing.threads(process)
+            if task not in self._tasks and task not in self._skipped and not _is_dead(task)
+        ]
+        told = [task for task in map(self._tell, new) if task is not None]
+        for task in told:
+            try:
+                task.wait(max(0.0, deadline - time.monotonic()))
+            except tracing.TaskEnded:
+                del self._tasks[task.id]
+            except tracing.NotStopped:
+                del self._tasks[task.id]  # it goes on by itself once `settle` sees it
+                raise BirthFailed(
+                    f"A process of the sandbox ({_name(task.id)}) waits in the kernel and cannot be stopped now.",
+                    "busy",
+                ) from None
+        return bool(told)
+
+    def _tell(self, task: int) -> tracing.Task | None:
+        try:
+            found = tracing.Task(task)
+            found.interrupt()
+        except tracing.TaskEnded:
+            return None
+        except OSError as error:
+            if _is_dead(task):
+                return None
+            raise BirthFailed(f"A process of the sandbox ({_name(task)}) cannot be stopped: {error}.", "busy") from None
+        self._tasks[task] = found
+        return found
+
+    @property
+    def processes(self) -> list[int]:
+        """Those that are held."""
+        return [task for task in self._tasks if _is_leader(task)]
+
+    def move(self, task: int, directory: str) -> None:
+        """Have one go on in another directory.
+
+        Raises:
+            OSError, tracing.Strayed: it cannot be made to.
+        """
+        tracing.move(self._tasks[task], directory)
+
+    def _release(self) -> None:
+        for task in self._tasks.values():
+            try:
+                task.release()
+            except (OSError, tracing.Strayed):
+                tracing.let_go(task.id)
+        self._tasks.clear()
+        tracing.settle()
+
+
+def _is_leader(task: int) -> bool:
+    return os.path.exists(f"/proc/{task}/task/{task}")
+
+
+def _is_dead(task: int) -> bool:
+    try:
+        with open(f"/proc/{task}/stat", "rb") as file:
+            return file.read().rpartition(b") ")[2][:1] in b"ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def _name(task: int) -> str:
+    try:
+        with open(f"/proc/{task}/comm", encoding="utf-8", errors="replace") as file:
+            return f"pid {task}, {file.read().strip()!r}"
+    except OSError:
+        return f"pid {task}"

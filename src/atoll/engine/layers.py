@@ -1,0 +1,236 @@
+"""Layers: what sandboxes have written and will not change again, shared by snapshots, forks and running sandboxes.
+
+```
+<home>/jail/layers/<layer>/disk          as root: the disk that was a sandbox's top when it was put aside
+<home>/jail/layers/<layer>/{work,upper,tmp,home}   else: these directories
+<home>/jail/layers/<layer>/about         whose files they are, and the digest of a layer that was exported or imported
+<home>/jail/boxes/<id>/stack             what lies below the top of a sandbox; not there while nothing does
+<home>/jail/snapshots/<name>             a snapshot: a stack, and what the client wants to know of it
+```
+
+A layer that no stack and no snapshot names is garbage. Whoever is about to name one holds the lock shared until it is
+named, and who removes garbage holds it alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from .layout import Layout
+from .removal import remove_tree
+from .settings import new_id
+
+PREFIX = "ly-"
+DISK = "disk"
+# What a layer holds where there is no disk. The scratch directory of overlayfs belongs to the top alone.
+_DIRECTORIES = ("work", "tmp", "home", "upper")
+# Overlayfs takes 500 layers and a page of options; long before that every look-up is slow.
+MOST = 60
+
+
+class Stack(NamedTuple):
+    """What is below the top of a sandbox: the layers of each of its places, newest first.
+
+    `top` names the file of the top's disk in its box, so that one step exchanges both.
+    """
+
+    work: tuple[str, ...] = ()
+    tmp: tuple[str, ...] = ()
+    home: tuple[str, ...] = ()
+    top: str = DISK
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """All of them, newest first, each once."""
+        return tuple(dict.fromkeys((*self.work, *self.tmp, *self.home)))
+
+    def pushed(self, layer: str, top: str) -> Stack:
+        """With what was the top as one more layer."""
+        return Stack((layer, *self.work), (layer, *self.tmp), (layer, *self.home), top)
+
+    def __bool__(self) -> bool:
+        return bool(self.layers)
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in self._asdict().items()}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Stack:
+        """Raises ValueError for what no `to_json` wrote."""
+        try:
+            places = [tuple(map(_checked, value[place])) for place in ("work", "tmp", "home")]
+            top = str(value["top"])
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"no stack of layers: {error!r}") from None
+        if "/" in top:
+            raise ValueError(f"{top!r} is no name of a disk")
+        return cls(places[0], places[1], places[2], top)
+
+
+def _checked(name: object) -> str:
+    if not isinstance(name, str) or not name.startswith(PREFIX) or "/" in name:
+        raise ValueError(f"{name!r} is no name of a layer")
+    return name
+
+
+def new_layer() -> str:
+    return PREFIX + new_id().partition("-")[2]
+
+
+def new_top() -> str:
+    return f"{DISK}-{os.urandom(4).hex()}"
+
+
+class Layers:
+    """Those of one state directory."""
+
+    def __init__(self, places: Layout) -> None:
+        self._places = places
+
+    def path(self, layer: str) -> str:
+        return f"{self._places.layers}/{layer}"
+
+    def snapshot_path(self, name: str) -> str:
+        return f"{self._places.snapshots}/{name}"
+
+    @contextlib.contextmanager
+    def naming(self) -> Iterator[None]:
+        """No layer is removed meanwhile."""
+        with self._locked(fcntl.LOCK_SH):
+            yield
+
+    @contextlib.contextmanager
+    def _locked(self, how: int) -> Iterator[None]:
+        self._places.make()
+        fd = os.open(f"{self._places.layers}/.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, how)
+            yield
+        finally:
+            os.close(fd)
+
+    def stack(self, sandbox: str) -> Stack:
+        """Raises ValueError when what is written of it cannot be read."""
+        try:
+            with open(f"{self._places.box(sandbox)}/stack", encoding="utf-8") as file:
+                return Stack.from_json(json.load(file))
+        except FileNotFoundError:
+            return Stack()
+
+    def set_stack(self, sandbox: str, stack: Stack) -> None:
+        write_whole(f"{self._places.box(sandbox)}/stack", stack.to_json())
+
+    def make(self, layer: str, **facts: Any) -> None:
+        """An empty one, for the top of a sandbox."""
+        os.mkdir(self.path(layer), 0o711)
+        self.describe(layer, **facts)
+
+    def settle(self, sandbox: str, stack: Stack) -> None:
+        """Bring what was the top of a sandbox to the layer that it is now, as far as that was not done yet."""
+        for layer in stack.layers:
+            about = self.about(layer)
+            if about.get("sandbox") == sandbox and "top" in about:
+                box = self._places.box(sandbox)
+                for name in (about["top"],) if os.path.exists(f"{box}/{about['top']}") else _DIRECTORIES:
+                    self._bring(f"{box}/{name}", f"{self.path(layer)}/{DISK if name == about['top'] else name}")
+                self.describe(layer, **{key: value for key, value in about.items() if key != "top"})
+
+    def _bring(self, source: str, target: str) -> None:
+        if os.path.exists(source) and not os.path.exists(target):
+            os.rename(source, target)
+
+    def restore(self, layer: str, sandbox: str, stack: Stack) -> None:
+        """Undo `make` and `settle`: the layer is the top of a sandbox again, which stands on `stack`."""
+        box = self._places.box(sandbox)
+        for name in _DIRECTORIES:
+            if os.path.exists(f"{self.path(layer)}/{name}"):
+                if os.path.isdir(f"{box}/{name}"):
+                    remove_tree(f"{box}/{name}")
+                os.rename(f"{self.path(layer)}/{name}", f"{box}/{name}")
+        if os.path.exists(f"{self.path(layer)}/{DISK}"):
+            os.rename(f"{self.path(layer)}/{DISK}", f"{box}/{stack.top}")
+        remove_tree(self.path(layer))
+
+    def check(self, stack: Stack) -> None:
+        """Raises FileNotFoundError: a layer of it is gone."""
+        for layer in stack.layers:
+            self.about(layer)
+
+    def about(self, layer: str) -> dict[str, Any]:
+        """Raises FileNotFoundError: there is no such layer."""
+        with open(f"{self.path(layer)}/about", encoding="utf-8") as file:
+            found = json.load(file)
+        return found if isinstance(found, dict) else {}
+
+    def describe(self, layer: str, **facts: Any) -> None:
+        """Write down what is known of a layer."""
+        write_whole(f"{self.path(layer)}/about", facts)
+
+    def add_snapshot(self, name: str, manifest: dict[str, Any]) -> None:
+        """Raises FileExistsError: there is one of that name."""
+        draft = f"{self._places.snapshots}/.{os.getpid()}.{os.urandom(4).hex()}"
+        try:
+            write_whole(draft, manifest)
+            os.link(draft, self.snapshot_path(name))
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(draft)
+
+    def snapshot(self, name: str) -> dict[str, Any]:
+        """Raises FileNotFoundError: there is none of that name; ValueError: it cannot be read."""
+        with open(self.snapshot_path(name), encoding="utf-8") as file:
+            found = json.load(file)
+        if not isinstance(found, dict):
+            raise ValueError("no manifest of a snapshot")  # noqa: TRY004 - what is wrong is the file
+        return found
+
+    def snapshots(self) -> list[str]:
+        try:
+            return sorted(name for name in os.listdir(self._places.snapshots) if not name.startswith("."))
+        except FileNotFoundError:
+            return []
+
+    def remove_snapshot(self, name: str) -> None:
+        """Raises FileNotFoundError: there is none of that name."""
+        os.unlink(self.snapshot_path(name))
+
+    def collect(self) -> list[str]:
+        """Remove every layer that nobody names; gives their names. Does nothing while somebody is naming one."""
+        if not os.path.isdir(self._places.layers):
+            return []
+        try:
+            with self._locked(fcntl.LOCK_EX | fcntl.LOCK_NB):
+                garbage = self._garbage()
+                for layer in garbage:
+                    remove_tree(self.path(layer))
+        except BlockingIOError:
+            return []
+        return garbage
+
+    def _garbage(self) -> list[str]:
+        named: set[str] = set()
+        for sandbox in os.listdir(self._places.boxes):
+            # A file that cannot be read may name any layer: then none is garbage.
+            with contextlib.suppress(NotADirectoryError):
+                named.update(self.stack(sandbox).layers)
+        for name in self.snapshots():
+            with contextlib.suppress(FileNotFoundError):
+                named.update(Stack.from_json(self.snapshot(name)["stack"]).layers)
+        entries = os.listdir(self._places.layers)
+        return [name for name in entries if name.partition(".removing.")[0] not in named and name.startswith(PREFIX)]
+
+
+def write_whole(path: str, value: dict[str, Any]) -> None:
+    """Write a small file so that others see all of it or what was there before.
+
+    It is not waited for the disk: what it tells of is not there yet either; see `sync`.
+    """
+    draft = f"{path}.{os.getpid()}.new"
+    with open(draft, "w", encoding="utf-8") as file:
+        json.dump(value, file)
+    os.rename(draft, path)

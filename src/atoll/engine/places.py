@@ -1,0 +1,179 @@
+"""The writable places of a sandbox, as mounts that are attached nowhere yet.
+
+They are built in a mount namespace aside, which is gone afterwards, and moved from there into the sandbox's own: when
+it is made, and again whenever what lies below its top changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from . import disk, jail, kernel, layout
+from .idmap import mapped, mapped_source
+from .layers import Layers, Stack
+from .settings import Settings
+
+MOUNTED = kernel.MOUNT_ATTR_NOSUID | kernel.MOUNT_ATTR_NODEV
+_PLACES = ("work", "tmp", "home")
+
+
+class Ground(NamedTuple):
+    """What the places of one sandbox stand on.
+
+    Args:
+        device: of the top's disk; empty where the top is directories of the box.
+        uid: of the sandbox's user on the host; None without root, where there is only one.
+        source: the directory of the host that is the workspace at first.
+    """
+
+    sandbox: str
+    stack: Stack
+    device: str
+    uid: int | None
+    source: str | None
+    workdir: str
+
+
+@contextlib.contextmanager
+def aside() -> Iterator[None]:
+    """In a mount namespace that is gone afterwards: what is mounted in it is nobody else's."""
+    back = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        kernel.unshare(kernel.CLONE_NEWNS)
+        kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
+        yield
+    finally:
+        kernel.setns(back, kernel.CLONE_NEWNS)
+        os.close(back)
+
+
+def build(settings: Settings, ground: Ground) -> dict[str, int]:
+    """Detached mounts of the places, by where they belong.
+
+    Raises:
+        OSError: a layer is gone, or the host refuses a mount.
+    """
+    with aside():
+        return Builder(settings, ground).trees()
+
+
+def attach(trees: dict[str, int]) -> None:
+    """Put detached mounts where they belong, in the current mount namespace."""
+    for target, tree in trees.items():
+        kernel.mount_setattr(tree, MOUNTED, recursive=True)
+        kernel.move_mount(tree, target)
+
+
+class Builder:
+    """Mounts what is needed below a directory of the box. Only for use aside.
+
+    Everything has a short name relative to there: overlayfs takes no more than a page of options.
+    """
+
+    def __init__(self, settings: Settings, ground: Ground) -> None:
+        self._ground = ground
+        self._layers = Layers(settings.layout)
+        self._box = settings.layout.box(ground.sandbox)
+        self._names: dict[str, str] = {}
+        stage = f"{self._box}/stage"
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(stage, 0o700)
+        kernel.mount("stage", stage, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=700,size=1m")
+        os.chdir(stage)
+        self._mount_top()
+
+    def trees(self) -> dict[str, int]:
+        targets = {"work": self._ground.workdir, "tmp": "/tmp", "home": layout.HOME_INSIDE}
+        found = {targets[place]: self.tree(place) for place in _PLACES}
+        os.chdir("/")
+        return found
+
+    def uppers(self) -> list[str]:
+        """The directories that hold what was changed in the workspace, newest first."""
+        name = self._directory("work")
+        return [f"t/{name}", *(f"{self._mounted(layer)}/{name}" for layer in self._ground.stack.work)]
+
+    def tree(self, place: str) -> int:
+        """One place as a detached mount."""
+        name = self._directory(place)
+        lowers = [f"{self._mounted(layer)}/{name}" for layer in getattr(self._ground.stack, place)]
+        if place == "work" and self._ground.source is not None:
+            lowers.append(self._mount_source(self._ground.source))
+        if not lowers:
+            return kernel.open_tree(f"t/{name}", recursive=False)
+        target = f"m-{place}"
+        os.mkdir(target)
+        overlay(lowers, f"t/{name}", self._scratch(place), target, rootless=self._ground.uid is None)
+        return kernel.open_tree(target, recursive=False)
+
+    def _directory(self, place: str) -> str:
+        """What a place is called in a top or in a layer."""
+        return "upper" if place == "work" and self._ground.source is not None else place
+
+    def _scratch(self, place: str) -> str:
+        """A directory for overlayfs itself, beside the top's. An overlay that is going away may still have the last."""
+        path = f"t/scratch-{place}-{self._ground.stack.top}"
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+        return path
+
+    def _mount_top(self) -> None:
+        os.mkdir("t")
+        if self._ground.device:
+            kernel.mount(self._ground.device, "t", "ext4", jail.DISK_FLAGS, "")
+        else:
+            _bind(self._box, "t")
+        jail.make_writable("t", self._ground.uid)
+
+    def _mounted(self, layer: str) -> str:
+        """Where a layer is mounted, its files shown as the sandbox's user's."""
+        if layer in self._names:
+            return self._names[layer]
+        name = self._names[layer] = str(len(self._names))
+        os.mkdir(name)
+        path = self._layers.path(layer)
+        if os.path.exists(f"{path}/disk"):
+            with disk.shared(f"{path}/disk") as device:
+                kernel.mount(device, name, "ext4", jail.DISK_FLAGS, "")
+        else:
+            _bind(path, name)
+        owner = self._layers.about(layer)["uid"]
+        if self._ground.uid not in (None, owner):
+            tree = mapped(name, {owner: int(self._ground.uid or 0)})
+            kernel.move_mount(tree, name)
+            os.close(tree)
+        return name
+
+    def _mount_source(self, source: str) -> str:
+        if self._ground.uid is None:
+            return source
+        os.mkdir("s")
+        tree = mapped_source(source, self._ground.uid)
+        kernel.move_mount(tree, "s")
+        os.close(tree)
+        return "s"
+
+
+def overlay(lowers: list[str], upper: str, scratch: str, target: str, *, rootless: bool) -> None:
+    """Mount an overlay. Raises OSError."""
+    escaped = ":".join(map(jail.escape, lowers))
+    options = f"lowerdir={escaped},upperdir={upper},workdir={scratch},index=off"
+    options += ",userxattr" if rootless else ",redirect_dir=on"
+    try:
+        kernel.mount("workspace", target, "overlay", kernel.MS_NOSUID | kernel.MS_NODEV, options)
+    except OSError as error:
+        if rootless and error.errno == errno.EINVAL:
+            raise OSError(errno.EINVAL, jail.SOMETHING_MOUNTED % lowers[-1]) from error
+        raise
+
+
+def _bind(source: str, target: str) -> None:
+    tree = kernel.open_tree(source, recursive=False)
+    try:
+        kernel.move_mount(tree, target)
+    finally:
+        os.close(tree)

@@ -1,0 +1,248 @@
+"""Exchanging what a sandbox stands on while it runs: for a snapshot, a rollback, other permissions, or to discard.
+
+What was its top is put aside as a layer and a new, empty top is laid over it. The old mounts are made read-only by
+the kernel, which refuses while anybody has a file open to write to; so whoever still holds on to them, by a directory
+or a descriptor, can change nothing that was put aside. Then the new mounts take their place, and every process goes on
+in the directory of the same name. All this happens while the sandbox is held, which takes a few milliseconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from . import disk, holders, jail, kernel, layout, places, usage
+from .holding import Hold
+from .layers import MOST, Layers, Stack, new_layer, new_top
+from .places import Ground
+from .settings import BirthFailed, Settings
+from .tracing import Strayed
+
+
+class Sandbox(NamedTuple):
+    """A running one, as its keeper knows it."""
+
+    id: str
+    first: int
+    uid: int | None
+    source: str | None
+    workdir: str
+    quota: int
+    loop: bool
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return (self.workdir, "/tmp", layout.HOME_INSIDE)
+
+
+class Wish(NamedTuple):
+    """What it shall stand on.
+
+    Args:
+        kind: "push" to put its top aside and go on from there; "discard" for the same, but with the workspace as it was
+            at first; "replace" to go on from `stack` and forget the top.
+        force: end those that hold a file open to write to, rather than to refuse.
+        name: of the snapshot that what is put aside becomes; `facts` are kept with it.
+    """
+
+    kind: str
+    stack: Stack | None = None
+    force: bool = False
+    name: str = ""
+    facts: Mapping[str, Any] = {}  # never changed
+
+
+class _Written(Exception):
+    """Somebody has a file open to write to, in a place of the sandbox. Never leaves this module."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(place)
+        self.place = place
+
+
+class Mason:
+    """Does the work for one wish."""
+
+    def __init__(self, settings: Settings, sandbox: Sandbox, wish: Wish) -> None:
+        self._settings = settings
+        self._sandbox = sandbox
+        self._wish = wish
+        self._layers = Layers(settings.layout)
+        self._box = settings.layout.box(sandbox.id)
+        self._before = self._layers.stack(sandbox.id)
+        self._layer = new_layer()
+
+    def work(self) -> Stack:
+        """Gives the stack that it stands on now.
+
+        Raises:
+            BirthFailed: somebody holds a file open to write to, or it cannot be held; all is as it was.
+            OSError: the host refused something; all is as it was.
+        """
+        if len(self._before.layers) >= MOST:
+            raise BirthFailed(
+                f"This sandbox already stands on {MOST} layers; make a new one of its last snapshot.", "unsupported"
+            )
+        with self._layers.naming():
+            after = self._plan()
+            self._check_name()
+            try:
+                self._set_aside(after)
+                self._lay(after)
+                self._name(after)
+            except BaseException:
+                self._undo(after)
+                raise
+        if self._wish.kind == "replace":
+            self._forget_top()
+        return after
+
+    def _check_name(self) -> None:
+        if self._wish.name and os.path.lexists(self._layers.snapshot_path(self._wish.name)):
+            raise BirthFailed(f"There is already a snapshot {self._wish.name!r}; delete it first.", "invalid_input")
+
+    def _name(self, after: Stack) -> None:
+        if self._wish.name:
+            # Somebody else may have been faster since the check; then the newer one keeps the name.
+            manifest = {**self._wish.facts, "name": self._wish.name, "stack": after.to_json()}
+            self._layers.add_snapshot(self._wish.name, manifest)
+
+    def _plan(self) -> Stack:
+        top = new_top()
+        if self._wish.kind == "replace":
+            if self._wish.stack is None:
+                raise ValueError("nothing to replace it by")
+            self._layers.check(self._wish.stack)
+            return self._wish.stack._replace(top=top)
+        pushed = self._before.pushed(self._layer, top)
+        return pushed._replace(work=()) if self._wish.kind == "discard" else pushed
+
+    def _set_aside(self, after: Stack) -> None:
+        """The stack first: who is interrupted here has both, and `Layers.settle` finishes it."""
+        if self._wish.kind != "replace":
+            self._layers.make(self._layer, uid=self._sandbox.uid, sandbox=self._sandbox.id, top=self._before.top)
+        self._layers.set_stack(self._sandbox.id, after)
+        self._layers.settle(self._sandbox.id, after)
+
+    def _undo(self, after: Stack) -> None:
+        """Nothing was laid: what was put aside is the top again."""
+        if os.path.isdir(self._layers.path(self._layer)):
+            self._layers.restore(self._layer, self._sandbox.id, self._before)
+        self._layers.set_stack(self._sandbox.id, self._before)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{self._box}/{after.top}")
+
+    def _lay(self, after: Stack) -> None:
+        device, held = self._new_disk(after.top) if self._sandbox.loop else ("", -1)
+        sandbox = self._sandbox
+        trees: dict[str, int] = {}
+        try:
+            ground = Ground(sandbox.id, after, device, sandbox.uid, sandbox.source, sandbox.workdir)
+            trees = places.build(self._settings, ground)
+            self._exchange(trees)
+        finally:
+            for fd in (*trees.values(), held):
+                if fd >= 0:
+                    os.close(fd)
+
+    def _new_disk(self, name: str) -> tuple[str, int]:
+        image = f"{self._box}/{name}"
+        disk.copy_sparse(disk.prepare(f"{self._settings.layout.top}/disks", self._sandbox.quota), image)
+        return disk.attach(image)
+
+    def _exchange(self, trees: dict[str, int]) -> None:
+        if self._wish.kind == "replace":
+            _end_all(self._sandbox.first)
+        while True:
+            try:
+                return self._exchange_held(trees)
+            except _Written as written:
+                self._refuse_or_end(written.place)
+
+    def _exchange_held(self, trees: dict[str, int]) -> None:
+        with Hold(self._sandbox.first) as hold:
+            directories = {pid: path for pid in hold.processes if (path := self._directory(pid)) is not None}
+            with jail.inside(self._sandbox.first):
+                self._seal()
+                for target in trees:
+                    kernel.umount(target, kernel.MNT_DETACH)
+                places.attach(trees)
+            for pid, path in directories.items():
+                self._move(hold, pid, path)
+
+    def _refuse_or_end(self, place: str) -> None:
+        """Raises BirthFailed, unless those that hold files open shall be ended, and are."""
+        found = holders.writers(self._sandbox.first, place)
+        others = [each for each in found if each.outside != self._sandbox.first]
+        if not found:
+            raise BirthFailed(f"Something in {place} is open to write to, so it cannot be put aside now.", "busy")
+        if not self._wish.force or not others:
+            raise BirthFailed(
+                f"Process {found[0].pid} ({found[0].command}) has {found[0].path} open to write to, so it cannot be "
+                "put aside now; wait until it is closed, or give force=True to end that process.",
+                "busy",
+            )
+        for each in others:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each.outside, signal.SIGKILL)
+
+    def _move(self, hold: Hold, pid: int, path: str) -> None:
+        """One that cannot be moved stays where nothing can be changed any more, and finds that out."""
+        for place in (path, self._sandbox.workdir):
+            try:
+                hold.move(pid, place)
+                return
+            except (OSError, Strayed):
+                continue
+
+    def _directory(self, pid: int) -> str | None:
+        """Where a process is, if that is in one of the places."""
+        try:
+            path = os.readlink(f"/proc/{pid}/cwd")
+        except OSError:
+            return None
+        below = any(path == target or path.startswith(f"{target}/") for target in self._sandbox.targets)
+        return path if below else None
+
+    def _seal(self) -> None:
+        """Make the old mounts read-only, all of them or none.
+
+        Raises:
+            _Written: somebody has a file open to write to.
+        """
+        sealed: list[int] = []
+        try:
+            for target in self._sandbox.targets:
+                fd = os.open(target, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+                sealed.append(fd)
+                try:
+                    kernel.mount_setattr(fd, kernel.MOUNT_ATTR_RDONLY, recursive=True)
+                except OSError as error:
+                    for each in sealed[:-1]:
+                        kernel.mount_setattr(each, 0, recursive=True, cleared=kernel.MOUNT_ATTR_RDONLY)
+                    if error.errno == errno.EBUSY:
+                        raise _Written(target) from None
+                    raise
+        finally:
+            for fd in sealed:
+                os.close(fd)
+
+    def _forget_top(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{self._box}/{self._before.top}")
+
+
+def _end_all(first: int) -> None:
+    """Kill every process but the first."""
+    for _ in range(100):
+        inside = [pid for pid in usage.descendants(first) if pid != first and not usage.is_zombie(pid)]
+        if not inside:
+            return
+        for pid in inside:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    raise BirthFailed("The sandbox's processes start others faster than they can be ended.", "busy")
