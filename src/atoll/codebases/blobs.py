@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 
 from . import locks
 from .manifest import Entry
-from .walking import entry_of
+from .walking import Stamp
 
 _SMALL = 1 << 20
 _PIECE = 1 << 20
@@ -38,6 +38,7 @@ class Blobs:
         self._token = os.urandom(8).hex()
         self._count = 0
         self.written = 0
+        self.new: list[str] = []
 
     @contextlib.contextmanager
     def storing(self) -> Iterator[None]:
@@ -49,16 +50,15 @@ class Blobs:
     def has(self, entry: Entry) -> bool:
         return os.path.exists(self._path(entry))
 
-    def take(self, fd: int, status: os.stat_result, before: Entry | None = None) -> Entry:
+    def take(self, fd: int, stamp: Stamp, before: Entry | None = None) -> Entry:
         """Store what an open file holds, unless it is like `before`, which is stored and then given back.
 
         Raises:
             Changed: somebody writes to it.
         """
-        entry = entry_of(status)
-        if entry.size <= _SMALL:
-            return self.put(entry, _all_of(fd, entry.size), before)
-        entry = entry._replace(content=_copy(fd, None, entry.size))
+        if stamp.size <= _SMALL:
+            return self.put(stamp.entry(""), _all_of(fd, stamp.size), before)
+        entry = stamp.entry(_copy(fd, None, stamp.size))
         if before is not None and entry.is_like(before):
             return before
         if not self.has(entry):
@@ -160,6 +160,7 @@ class Blobs:
             os.unlink(draft)
             raise
         self.written += entry.size
+        self.new.append(self._path(entry))
 
 
 def _rename(draft: str, path: str) -> None:

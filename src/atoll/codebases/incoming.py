@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ..errors import InvalidInput, NotDirectory
+from ..errors import NotDirectory
+from ..policy.ignores import Ignores, check_ignore
 from ..policy.paths import host_path
-from ..policy.text import short, shown
+from ..policy.text import short
 from . import walking
 from .blobs import Blobs
 from .intake import Progress, Source, refusal, take_in
 from .manifest import Entries, Entry
 from .remembered import Remembered
+from .walking import Ignored
 
 
 class Incoming(NamedTuple):
@@ -71,12 +73,6 @@ def _own_places(home: str) -> frozenset[tuple[int, int]]:
     return frozenset((status.st_dev, status.st_ino) for status in places)
 
 
-def _ignored(ignore: Iterable[str]) -> Callable[[str, bool], bool] | None:
-    if isinstance(ignore, str):
-        raise InvalidInput(f"ignore is {shown(ignore)}; give a list of patterns, such as [{ignore!r}].")
-    patterns = tuple(ignore)
-    if not patterns:
-        return None
-    from ..policy.ignores import Ignores
-
-    return Ignores(patterns).ignored
+def _ignored(ignore: Iterable[str]) -> Ignored | None:
+    patterns = check_ignore(ignore)
+    return Ignores(patterns).ignored if patterns else None

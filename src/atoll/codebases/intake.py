@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from ..errors import FileDenied, FileError, file_error
 from ..policy.text import short
 from .blobs import Blobs, Changed
-from .manifest import Entries, Entry, ordered
+from .manifest import Entries, Entry
 from .remembered import now
 from .walking import Stamp, Walk, open_below, stamp_of
 
@@ -40,7 +40,7 @@ class Source(NamedTuple):
 def take_in(
     source: Source, blobs: Blobs, memory: Memory, base: Mapping[str, Entry], progress: Progress | None = None
 ) -> Entries:
-    """The entries of a tree, each of which `blobs` has now.
+    """The entries of a tree, in any order, each of which `blobs` has now.
 
     What is like in `base` is taken from there. `progress` is told how many files of how many have been read.
 
@@ -53,23 +53,24 @@ def take_in(
     entries = source.walk.entries
     unknown: dict[str, list[str]] = {}
     for path, stamp in source.walk.stamps.items():
-        entry = _known(entries[path], memory.digest(path, stamp), base.get(path), blobs)
+        entry = _known(stamp, memory.digest(path, stamp), base.get(path), blobs)
         if entry is None:
             unknown.setdefault(path.rpartition("/")[0], []).append(path)
         else:
             entries[path] = entry
-    _check_readable(source, unknown)
-    _read_all(source, unknown, blobs, memory, base, progress)
-    return ordered(entries.items())
+    if unknown:
+        _check_readable(source, unknown)
+        _read_all(source, unknown, blobs, memory, base, progress)
+    return entries
 
 
-def _known(entry: Entry, digest: str | None, before: Entry | None, blobs: Blobs) -> Entry | None:
-    """The entry with its content, if that is both known and stored."""
+def _known(stamp: Stamp, digest: str | None, before: Entry | None, blobs: Blobs) -> Entry | None:
+    """What a file is, if its content is both known and stored."""
     if digest is None:
         return None
-    entry = entry._replace(content=digest)
-    if before is not None and entry.is_like(before):
+    if before is not None and before.content == digest and before.mode == stamp.mode and before.kind == "file":
         return before
+    entry = stamp.entry(digest)
     return entry if blobs.has(entry) else None
 
 
@@ -112,9 +113,7 @@ def _read_all(
         try:
             for path in paths:
                 entry = None if fd is None else _read(source, fd, path, blobs, memory, base.get(path))
-                if entry is None:
-                    del entries[path]  # it vanished after it was seen
-                else:
+                if entry is not None:  # else it vanished after it was seen
                     entries[path] = entry
                 count += 1
                 if progress is not None:
@@ -136,9 +135,10 @@ def _read(
                 status = os.fstat(fd)
                 if not stat.S_ISREG(status.st_mode):
                     break
-                entry = _stored(fd, status, blobs, before)
+                stamp = stamp_of(status)
+                entry = _stored(fd, stamp, blobs, before)
                 if entry is not None:
-                    memory.note(path, stamp_of(status), entry.content, read_at)
+                    memory.note(path, stamp, entry.content, read_at)
                     return entry
             finally:
                 os.close(fd)
@@ -154,12 +154,12 @@ def _read(
     )
 
 
-def _stored(fd: int, status: os.stat_result, blobs: Blobs, before: Entry | None) -> Entry | None:
+def _stored(fd: int, stamp: Stamp, blobs: Blobs, before: Entry | None) -> Entry | None:
     try:
-        entry = blobs.take(fd, status, before)
+        entry = blobs.take(fd, stamp, before)
     except Changed:
         return None
-    return entry if stamp_of(os.fstat(fd)) == stamp_of(status) else None
+    return entry if stamp_of(os.fstat(fd)) == stamp else None
 
 
 def _open(source: Source, directory: str) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
 from ..errors import StoreError
@@ -13,8 +14,6 @@ Kind = Literal["file", "directory", "symlink"]
 
 NAME = "manifest.json"
 _FORMAT = 1
-_LETTERS: dict[str, Kind] = {"f": "file", "d": "directory", "l": "symlink"}
-_LETTER_OF = {kind: letter for letter, kind in _LETTERS.items()}
 
 
 class Entry(NamedTuple):
@@ -74,12 +73,8 @@ def totals(entries: Mapping[str, Entry]) -> tuple[int, int]:
 
 def save(directory: str, entries: Entries) -> None:
     """Raises OSError."""
-    rows = [
-        (path, _LETTER_OF[entry.kind], entry.mode, entry.size, entry.mtime, entry.content)
-        for path, entry in entries.items()
-    ]
     with open(f"{directory}/{NAME}", "w", encoding="ascii") as file:
-        file.write(json.dumps({"format": _FORMAT, "entries": rows}, separators=(",", ":")))
+        file.write(json.dumps({"format": _FORMAT, "entries": entries}, separators=(",", ":")))
         file.flush()
         os.fsync(file.fileno())
 
@@ -96,9 +91,8 @@ def load(directory: str) -> Entries:
             value = json.loads(file.read())
         if value["format"] != _FORMAT:
             raise ValueError(f"it has the format {value['format']!r}")
-        return {
-            path: Entry(_LETTERS[letter], mode, size, mtime, content)
-            for path, letter, mode, size, mtime, content in value["entries"]
-        }
-    except (ValueError, TypeError, KeyError) as error:
+        # Quicker than Entry(*row) a thousand times over, and this is on the way of every upload.
+        make = partial(tuple.__new__, Entry)
+        return dict(zip(value["entries"], map(make, value["entries"].values()), strict=True))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise StoreError(f"The manifest in {directory} cannot be read: {error}.") from error

@@ -39,6 +39,14 @@ def merged(base: Mapping[str, Entry], new: Mapping[str, Entry], *, at: str, dele
     return ordered({**above, **rest, **placed}.items())
 
 
+def below(entries: Entries, at: str) -> Entries:
+    """What is below a directory, with paths relative to it."""
+    if not at:
+        return entries
+    prefix = f"{at}/"
+    return {path.removeprefix(prefix): entry for path, entry in entries.items() if path.startswith(prefix)}
+
+
 def _check(found: Entry | None, path: str, wanted: str, why: str) -> None:
     """Refuse a directory where a file is wanted, and the other way round."""
     if found is None or (found.kind == "directory") == (wanted == "directory"):

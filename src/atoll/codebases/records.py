@@ -8,6 +8,7 @@ import os
 from ..errors import CodebaseNotFound, InvalidInput, StoreError
 from ..policy.codebases import ID_PREFIX, check_codebase
 from ..types import Codebase
+from . import durable
 
 ABOUT = "about.json"
 _FORMAT = 1
@@ -42,7 +43,7 @@ def save(directory: str, codebase: Codebase) -> None:
     except BaseException:
         os.unlink(draft)
         raise
-    flush(directory)
+    durable.flush(directory)
 
 
 def load(directory: str) -> Codebase | None:
@@ -66,16 +67,7 @@ def load(directory: str) -> Codebase | None:
 def remove(directory: str) -> None:
     """There is no codebase here any more, for good. Raises OSError."""
     os.unlink(f"{directory}/{ABOUT}")
-    flush(directory)
-
-
-def flush(directory: str) -> None:
-    """The names in a directory are on the disk. Raises OSError."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    durable.flush(directory)
 
 
 def directories(home: str) -> list[str]:

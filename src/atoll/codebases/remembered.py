@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Mapping
+from typing import Any
 
 from .walking import Stamp
 
@@ -28,45 +28,46 @@ class Remembered:
         name = hashlib.sha256(os.fsencode(source)).hexdigest()[:32]
         self._path = f"{self._directory}/{name}.json"
         self._source = source
-        self._digests = self._load()
-        self._new: dict[str, tuple[Stamp, str]] = {}
+        self._old = self._load()
+        self._new: dict[str, list[Any]] = {}
 
     def digest(self, path: str, stamp: Stamp) -> str | None:
         """What a file holds that looked like this when it was read."""
-        found = self._digests.get(path)
-        if found is None or found[0] != stamp:
+        row = self._old.get(path)
+        if row is None or row[:-1] != [*stamp]:
             return None
-        self._new[path] = found
-        return found[1]
+        self._new[path] = row
+        digest: str = row[-1]
+        return digest
 
     def note(self, path: str, stamp: Stamp, digest: str, read_at: int) -> None:
         """A file was read at that time, in nanoseconds. One that had just been written may be written again unseen."""
         if max(stamp.mtime, stamp.ctime) < read_at - _TICK:
-            self._new[path] = (stamp, digest)
+            self._new[path] = [*stamp, digest]
 
     def save(self) -> None:
         """Keep what was seen since this was made, and nothing else."""
-        if self._new == self._digests:
+        if self._new == self._old:
             return
-        rows = [(path, *stamp, digest) for path, (stamp, digest) in self._new.items()]
         draft = f"{self._path}.{os.urandom(8).hex()}"
         with contextlib.suppress(OSError):
             os.makedirs(self._directory, mode=0o700, exist_ok=True)
             with open(draft, "w", encoding="ascii") as file:
-                value = {"format": _FORMAT, "source": self._source, "files": rows}
+                value = {"format": _FORMAT, "source": self._source, "files": self._new}
                 file.write(json.dumps(value, separators=(",", ":")))
             os.replace(draft, self._path)
             self._forget_oldest()
 
-    def _load(self) -> Mapping[str, tuple[Stamp, str]]:
+    def _load(self) -> dict[str, list[Any]]:
         try:
             with open(self._path, "rb") as file:
                 value = json.loads(file.read())
             if value["format"] != _FORMAT or value["source"] != self._source:
                 return {}
-            return {row[0]: (Stamp(*row[1:5]), row[5]) for row in value["files"]}
-        except (OSError, ValueError, TypeError, KeyError, IndexError):
+            files: dict[str, list[Any]] = value["files"]
+        except (OSError, ValueError, TypeError, KeyError):
             return {}
+        return files
 
     def _forget_oldest(self) -> None:
         with os.scandir(self._directory) as names:

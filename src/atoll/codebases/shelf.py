@@ -18,13 +18,13 @@ from ..home import state_dir
 from ..policy.codebases import check_codebase_name, check_owner, check_relative
 from ..policy.text import short
 from ..types import Codebase, FileInfo, Transfer, Upload
-from . import locks, manifest, records, tidying
+from . import durable, locks, manifest, records, tidying
 from .blobs import Blobs
 from .drafts import Drafts
 from .incoming import Incoming, read_directory
 from .intake import Progress, explained
-from .manifest import Entry
-from .merging import merged
+from .manifest import Entries, Entry
+from .merging import below, merged
 from .publishing import publish
 from .stage import Stage
 from .versions import Use, Versions, build
@@ -65,18 +65,19 @@ class Shelf:
             incoming = Incoming({}, ())
             if path is not None:
                 incoming = read_directory(self.home, path, ignore, blobs, {}, progress)
+            entries = manifest.ordered(incoming.entries.items())
             now = time.time()
-            totals = manifest.totals(incoming.entries)
+            totals = manifest.totals(entries)
             made = Codebase(records.new_id(), name, owner, 0 if path is None else 1, *totals, now, now)
             with Drafts(self.home).new() as draft:
                 first = f"{draft}/versions/{made.version}"
                 os.makedirs(first, mode=0o700)
-                build(first, incoming.entries, blobs)
+                build(first, entries, blobs)
                 records.save(draft, made)
                 with locks.held(f"{self.home}/lock"):
                     self._check_free(owner, name)
                     os.rename(draft, f"{self.home}/{made.id}")
-                    records.flush(self.home)
+                    durable.flush(self.home)
         return made
 
     def upload(
@@ -99,11 +100,9 @@ class Shelf:
         versions = self._versions(codebase)
         at = check_relative(at, "at") if at else ""
         with self._making() as blobs:
-            _, base = versions.entries()
-            prefix = f"{at}/" if at else ""
-            known = {each.removeprefix(prefix): entry for each, entry in base.items() if each.startswith(prefix)}
-            incoming = read_directory(self.home, path, ignore, blobs, known, progress)
-            done = _change(versions, blobs, incoming, at=at, delete=delete)
+            version, base = versions.entries()
+            incoming = read_directory(self.home, path, ignore, blobs, below(base, at), progress)
+            done = _change(versions, blobs, incoming, (version, base), at=at, delete=delete)
         self._tidy(versions, done)
         return done
 
@@ -116,10 +115,11 @@ class Shelf:
         versions = self._versions(codebase)
         parent, _, name = check_relative(path).rpartition("/")
         with self._making() as blobs:
-            before = versions.entries()[1].get(path)
+            version, base = versions.entries()
+            before = base.get(path)
             mode = before.mode if before is not None and before.kind == "file" else _FILE_MODE
             entry = blobs.put(Entry("file", mode, 0, time.time_ns()), data, before)
-            done = _change(versions, blobs, Incoming({name: entry}, ()), at=parent, delete=False)
+            done = _change(versions, blobs, Incoming({name: entry}, ()), (version, base), at=parent, delete=False)
         self._tidy(versions, done)
         return done
 
@@ -252,10 +252,16 @@ class Shelf:
                 )
 
 
-def _change(versions: Versions, blobs: Blobs, incoming: Incoming, *, at: str, delete: bool) -> Upload:
-    """Put a tree into the current version, whichever that is by now."""
+def _change(
+    versions: Versions, blobs: Blobs, incoming: Incoming, known: tuple[int, Entries], *, at: str, delete: bool
+) -> Upload:
+    """Put a tree into the current version, whichever that is by now; `known` is one of them, with what is in it."""
     with versions.changing() as before:
-        base = manifest.load(versions.place(before.version))
+        version, base = known
+        if version != before.version:
+            base = manifest.load(versions.place(before.version))
+        if delete and not at and incoming.entries == base:
+            return Upload(before.version, 0, 0, 0, len(base), blobs.written, incoming.skipped)
         entries = merged(base, incoming.entries, at=at, delete=delete, now=time.time_ns())
         return publish(versions, before, base, entries, blobs)._replace(skipped=incoming.skipped)
 

@@ -72,7 +72,7 @@ class Stage:
             known = self._shared.get(path)
             if known is None or known.inode != stamp.inode:
                 continue
-            if not _is_like(known, stamp) or found.entries[path].mode != self._base[path].mode:
+            if not _is_like(known, stamp) or stamp.mode != self._base[path].mode:
                 raise StoreError(
                     f"{short(path)} was changed in place, and with it other versions of the codebase.",
                     hint="This is a mistake in atoll; please report it, and upload the file again.",

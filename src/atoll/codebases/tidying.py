@@ -32,6 +32,7 @@ def settle(home: str) -> None:
         with open(draft, "w", encoding="ascii") as file:
             file.write(boot)
         os.replace(draft, f"{home}/boot")
+        _note_collected(home)
 
 
 def tidy(home: str, versions: Versions) -> None:
@@ -58,9 +59,13 @@ def collect(home: str) -> int:
         Versions(home, os.path.basename(directory)).collect()
     Drafts(home).sweep()
     count = Blobs(home).collect()
+    _note_collected(home)
+    return count
+
+
+def _note_collected(home: str) -> None:
     with contextlib.suppress(FileNotFoundError), open(f"{home}/collected", "w", encoding="ascii"):
         os.utime(f"{home}/collected")
-    return count
 
 
 def _boot_of(home: str) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ..errors import FileMissing, StoreError
 from ..types import Codebase
-from . import locks, manifest, records, trees
+from . import durable, locks, manifest, records, trees
 from .blobs import Blobs
 from .drafts import Drafts
 from .manifest import Entries, Entry
@@ -95,23 +95,25 @@ class Versions:
                 # Somebody was killed before it became current.
                 self._drafts.retire(target)
             os.rename(draft, target)
-        records.flush(f"{self.directory}/versions")
+        durable.flush(f"{self.directory}/versions")
         files, size = manifest.totals(entries)
         after = before._replace(version=version, files=files, size=size, updated=now)
         records.save(self.directory, after)
         return after
 
-    def collect(self) -> list[Entry]:
-        """Take away the versions that are neither current nor used; gives the files that were in them.
+    def collect(self) -> set[Entry]:
+        """Take away the versions that are neither current nor used; gives what only they had.
 
         `Drafts.sweep` removes them afterwards.
         """
-        gone: list[Entry] = []
+        gone: set[Entry] = set()
         with contextlib.suppress(FileNotFoundError), locks.held(f"{self.directory}/lock"):
             found = records.load(self.directory)
             for name in os.listdir(f"{self.directory}/versions"):
                 if (found is None or name != str(found.version)) and not self.pins(name):
-                    gone += self._retire(f"{self.directory}/versions/{name}")
+                    gone.update(self._retire(f"{self.directory}/versions/{name}"))
+            if gone and found is not None:
+                gone.difference_update(manifest.load(self.place(found.version)).values())
             if found is None and not os.listdir(f"{self.directory}/versions"):
                 self._drafts.retire(self.directory)
         return gone
@@ -175,17 +177,4 @@ def build(draft: str, entries: Entries, blobs: Blobs) -> None:
         ) from error
     manifest.save(draft, entries)
     os.chmod(draft, 0o755)  # noqa: S103 - the sandbox's user walks through it; what is above is private
-    _flush(draft)
-
-
-def _flush(path: str) -> None:
-    """Write a whole file system out: cheaper than each of thousands of files."""
-    import ctypes
-
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.syncfs(fd) != 0:
-            raise OSError(ctypes.get_errno(), f"{path} cannot be written out")
-    finally:
-        os.close(fd)
+    durable.flush_tree(draft, blobs.new)

@@ -12,21 +12,25 @@ from .manifest import Entries, Entry
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 Ignored: TypeAlias = "Callable[[str, bool], bool]"
-_SPECIAL_BITS = 0o777
+_KEPT_BITS = 0o777
 _AS_ROOT = os.geteuid() == 0
 
 
 class Stamp(NamedTuple):
-    """What changes when a file does."""
+    """What changes when a file does. Of the mode those bits that are kept: the others would lend somebody's rights."""
 
     size: int
     mtime: int
     ctime: int
     inode: int
+    mode: int
+
+    def entry(self, digest: str) -> Entry:
+        return Entry("file", self.mode, self.size, self.mtime, digest)
 
 
 class Walk(NamedTuple):
-    """A tree as it was found. The contents of files are not known yet; `stamps` are those of files.
+    """A tree as it was found: `entries` are its directories and links, `stamps` its files, which nobody has read.
 
     `skipped` are sockets, pipes, devices and the like, `refused` what may not be read.
     """
@@ -38,14 +42,9 @@ class Walk(NamedTuple):
 
 
 def stamp_of(status: os.stat_result) -> Stamp:
-    return Stamp(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
-
-
-def entry_of(status: os.stat_result) -> Entry:
-    """A regular file, without its content. Bits that would lend somebody's rights to others are dropped."""
-    mode = status.st_mode & _SPECIAL_BITS
     # The copy is ours: where only others could read it, we could not.
-    return Entry("file", mode if _AS_ROOT else mode | 0o400, status.st_size, status.st_mtime_ns)
+    mode = status.st_mode & _KEPT_BITS | (0 if _AS_ROOT else 0o400)
+    return Stamp(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, mode)
 
 
 def open_below(root: int, path: str) -> int:
@@ -112,7 +111,6 @@ def _look(
                 if ignored is not None and ignored(path, stat.S_ISDIR(status.st_mode)):
                     continue
                 if stat.S_ISREG(status.st_mode):
-                    found.entries[path] = entry_of(status)
                     found.stamps[path] = stamp_of(status)
                 elif stat.S_ISDIR(status.st_mode):
                     if (status.st_dev, status.st_ino) in omit:
@@ -131,5 +129,5 @@ def _look(
 
 
 def _directory(status: os.stat_result) -> Entry:
-    mode = status.st_mode & _SPECIAL_BITS
-    return Entry("directory", mode if _AS_ROOT else mode | 0o500, 0, status.st_mtime_ns)
+    mode = status.st_mode & _KEPT_BITS | (0 if _AS_ROOT else 0o500)
+    return Entry("directory", mode, 0, status.st_mtime_ns)

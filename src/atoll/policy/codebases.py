@@ -2,40 +2,29 @@
 
 from __future__ import annotations
 
-import re
-
 from ..errors import InvalidInput, InvalidPath
 from ..types import Codebase
+from .names import check_name
 from .paths import check_path
 from .text import shown
 
 ID_PREFIX = "cb-"
-MAX_NAME = 100
-
-_NAME = r"[A-Za-z0-9_](?:[A-Za-z0-9._-]*)"
+_LONGEST_OWNER = 100
 
 
 def check_codebase_name(name: object) -> str:
     """Raises InvalidInput for what could not be typed, or would be taken for an id."""
-    if not isinstance(name, str):
-        raise InvalidInput(f"The name of a codebase is {shown(name)}; give text such as 'my-project'.")
-    if len(name) > MAX_NAME:
-        raise InvalidInput(f"The name {name[:16]!r}… has {len(name)} characters; at most {MAX_NAME} are allowed.")
-    if re.fullmatch(_NAME, name) is None:
-        raise InvalidInput(
-            f"The name {shown(name)} is not allowed; use ASCII letters, digits and . _ -, "
-            "and begin with a letter, a digit or _."
-        )
-    if name.startswith(ID_PREFIX):
+    text = check_name(name, "The name of the codebase")
+    if text.startswith(ID_PREFIX):
         raise InvalidInput(f"The name {shown(name)} looks like an id; begin it with something else than {ID_PREFIX!r}.")
-    return name
+    return text
 
 
 def check_owner(owner: object) -> str:
     """Raises InvalidInput."""
-    if not isinstance(owner, str) or not 0 < len(owner) <= MAX_NAME or "/" in owner or not owner.isprintable():
+    if not isinstance(owner, str) or not 0 < len(owner) <= _LONGEST_OWNER or "/" in owner or not owner.isprintable():
         raise InvalidInput(
-            f"The owner is {shown(owner)}; give a name of at most {MAX_NAME} characters, on one line and without '/'."
+            f"The owner is {shown(owner)}; give a name of at most {_LONGEST_OWNER} printable characters and no '/'."
         )
     return owner
 
@@ -53,8 +42,7 @@ def check_codebase(codebase: object) -> str:
     owner, slash, name = codebase.rpartition("/")
     if slash:
         check_owner(owner)
-    if re.fullmatch(_NAME, name) is None or len(name) > MAX_NAME:
-        raise InvalidInput(f"codebase is {shown(codebase)}, which is neither a name nor an id.")
+    check_name(name, "codebase")
     return codebase
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import InvalidInput, Unsupported
 from ..types import Resources, Spec
+from .codebases import check_codebase
 from .env import check_env
 from .labels import check_labels
 from .limits import check_lifetime, check_resources, check_timeout
@@ -45,7 +46,7 @@ def make_spec(
         InvalidInput: a value that cannot be, with what to write instead.
         Unsupported: a keyword that is known and not there yet; it is never ignored.
     """
-    _refuse_what_is_not_there(fallback=fallback, permissions=permissions, ignore=ignore, codebase=codebase, gpu=gpu)
+    _refuse_what_is_not_there(fallback=fallback, permissions=permissions, ignore=ignore, gpu=gpu)
     if not isinstance(strict, bool):
         raise InvalidInput(f"strict is {shown(strict)}; give True or False.")
     return Spec(
@@ -60,6 +61,7 @@ def make_spec(
         workdir=workspace_path(workdir),
         strict=strict,
         packages=check_requirements(packages),
+        codebase=None if codebase is None else check_codebase(codebase),
         snapshot=None if snapshot is None else check_name(snapshot, "snapshot"),
     )
 
