@@ -130,9 +130,9 @@ class Layers:
         os.mkdir(self.path(layer), 0o711)
         self.describe(layer, **facts)
 
-    def settle(self, sandbox: str, stack: Stack) -> None:
-        """Bring what was the top of a sandbox to the layer that it is now, as far as that was not done yet."""
-        for layer in stack.layers:
+    def settle(self, sandbox: str, layers: tuple[str, ...]) -> None:
+        """Bring what was the top of a sandbox to the one of these that it is now, as far as that was not done yet."""
+        for layer in layers:
             about = self.about(layer)
             if about.get("sandbox") == sandbox and "top" in about:
                 box = self._places.box(sandbox)

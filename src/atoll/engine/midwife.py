@@ -230,7 +230,7 @@ class Midwife:
         layers = Layers(self._settings.layout)
         if job["resume"]:
             stack = layers.stack(self._id)
-            layers.settle(self._id, stack)
+            layers.settle(self._id, stack.layers)
             return stack
         stack = Stack.from_json(job["stack"])
         if stack:
