@@ -15,6 +15,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # what type checkers take for true; importing typing for it would cost 5 ms
 if TYPE_CHECKING:
+    from .client.codebases import AsyncCodebases
     from .client.tools import Tools
     from .errors import (
         AtollError,
@@ -49,9 +50,9 @@ if TYPE_CHECKING:
         Unsupported,
         WallUnavailable,
     )
-    from .policy.presets import extend_preset, get_preset, list_presets, register_preset
     from .sandbox import AsyncSandbox
     from .sync import Sandbox, run, run_code, run_many
+    from .sync.codebases import Codebases
     from .types import (
         Applied,
         Capability,
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
         Snapshot,
         Spec,
         Transfer,
+        Upload,
         Variable,
     )
 
@@ -87,6 +89,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Applied",
+    "AsyncCodebases",
     "AsyncSandbox",
     "AtollError",
     "Busy",
@@ -97,6 +100,7 @@ __all__ = [
     "CodeError",
     "Codebase",
     "CodebaseNotFound",
+    "Codebases",
     "CommandFailed",
     "Completed",
     "ContextInfo",
@@ -146,37 +150,33 @@ __all__ = [
     "UnknownDriver",
     "Unresponsive",
     "Unsupported",
+    "Upload",
     "Variable",
     "WallUnavailable",
     "__version__",
-    "extend_preset",
-    "get_preset",
-    "list_presets",
-    "register_preset",
     "run",
     "run_code",
     "run_many",
 ]
 
 _SYNC = {"Sandbox", "run", "run_code", "run_many"}
-_PRESETS = {"extend_preset", "get_preset", "list_presets", "register_preset"}
+_ELSEWHERE = {
+    "AsyncCodebases": "client.codebases", "AsyncSandbox": "sandbox", "Codebases": "sync.codebases",
+    "Tools": "client.tools",
+}  # fmt: skip
 _TYPES = {
     "Applied", "Capability", "Change", "Checkpoint", "Chunk", "CodeError", "Codebase", "Completed",
     "ContextInfo", "Denial", "Execution", "Explanation", "FileEvent", "FileInfo", "Handle", "Info", "Layer",
     "Match", "Metrics", "PathRule", "Permissions", "ProcessInfo", "Resources", "Result", "Snapshot", "Spec",
-    "Transfer", "Variable",
+    "Transfer", "Upload", "Variable",
 }  # fmt: skip
 
 
 def _home_of(name: str) -> str:
-    if name == "AsyncSandbox":
-        return "sandbox"
     if name in _SYNC:
         return "sync"
-    if name in _PRESETS:
-        return "policy.presets"
-    if name == "Tools":
-        return "client.tools"
+    if name in _ELSEWHERE:
+        return _ELSEWHERE[name]
     return "types" if name in _TYPES else "errors"
 
 

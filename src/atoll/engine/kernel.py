@@ -154,10 +154,10 @@ def move_mount(fd: int, target: str) -> None:
     syscall("move_mount", fd, b"", AT_FDCWD, _text(target), MOVE_MOUNT_F_EMPTY_PATH)
 
 
-def mount_setattr(fd: int, attributes: int, *, recursive: bool, userns: int = 0, cleared: int = 0) -> None:
-    """Add attributes to a mount given by descriptor, and clear others; `userns` is for MOUNT_ATTR_IDMAP."""
+def mount_setattr(fd: int, attributes: int, *, recursive: bool, userns: int = 0, clear: int = 0) -> None:
+    """Add attributes to a mount given by descriptor, and take some away; `userns` is for MOUNT_ATTR_IDMAP."""
     flags = AT_EMPTY_PATH | (AT_RECURSIVE if recursive else 0)
-    packed = struct.pack("QQQQ", attributes, cleared, 0, userns)
+    packed = struct.pack("QQQQ", attributes, clear, 0, userns)
     syscall("mount_setattr", fd, b"", flags, packed, len(packed))
 
 

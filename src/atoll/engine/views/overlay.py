@@ -170,4 +170,3 @@ def aside() -> Iterator[None]:
     finally:
         kernel.setns(back, kernel.CLONE_NEWNS)
         os.close(back)
-

@@ -98,7 +98,7 @@ def cover(target: str, zones: tuple[Zone, ...]) -> None:
 def _copy(below: int, path: str, writable: bool) -> int:
     tree = kernel.open_tree_at(below, path)
     if writable:
-        kernel.mount_setattr(tree, _WRITABLE, recursive=False, cleared=kernel.MOUNT_ATTR_RDONLY)
+        kernel.mount_setattr(tree, _WRITABLE, recursive=False, clear=kernel.MOUNT_ATTR_RDONLY)
     else:
         kernel.mount_setattr(tree, _READ_ONLY, recursive=False)
     return tree
