@@ -95,8 +95,7 @@ class Keeper:
                 self._done = True
             elif self._watchdog and not self._paused:
                 self._watchdog.look(time.monotonic())
-            if self._recorder and os.waitpid(self._recorder, os.WNOHANG)[0]:
-                self._recorder = 0
+            self._records()
         if self._paused:
             # A frozen process cannot die.
             self._freeze(frozen=False)
@@ -224,8 +223,16 @@ class Keeper:
 
     def on_stage(self, client: socket.socket, request: dict[str, Any]) -> None:
         """Show what it has changed; see `staging`."""
-        if failed := errands.stage(self._settings, self._sandbox(), client):
+        if request.get("patient") and self._records():
+            messages.send(client, {"ok": {"recording": True}})
+        elif failed := errands.stage(self._settings, self._sandbox(), client):
             messages.send(client, failed)
+
+    def _records(self) -> bool:
+        """Whether it is still being written down how the source was."""
+        if self._recorder and os.waitpid(self._recorder, os.WNOHANG)[0]:
+            self._recorder = 0
+        return self._recorder != 0
 
     def _sandbox(self) -> Sandbox:
         return Sandbox(

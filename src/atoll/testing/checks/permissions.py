@@ -119,7 +119,9 @@ class PermissionChecks(Checks):
         sandbox.set_permissions([PathRule("/open/**", "write")])
         assert sandbox.run("ls").stdout == "open\n"
         assert sandbox.run("echo x >> open/mine && cat open/mine").stdout == "mine\nx\n"
-        assert sandbox.refresh().spec.permissions.rules == (PathRule("/open/**", "write"),)
+        now = sandbox.refresh().spec.permissions
+        assert now is not None
+        assert now.rules == (PathRule("/open/**", "write"),)
 
     @needs(Capability.PERMISSIONS)
     def test_what_is_ignored_is_not_there(self, make: Make, source: pathlib.Path) -> None:
