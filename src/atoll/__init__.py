@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         Unsupported,
         WallUnavailable,
     )
+    from .policy.presets import extend_preset, get_preset, list_presets, register_preset
     from .sandbox import AsyncSandbox
     from .sync import Sandbox, run, run_code, run_many
     from .sync.codebases import Codebases
@@ -154,6 +155,10 @@ __all__ = [
     "Variable",
     "WallUnavailable",
     "__version__",
+    "extend_preset",
+    "get_preset",
+    "list_presets",
+    "register_preset",
     "run",
     "run_code",
     "run_many",
@@ -162,7 +167,8 @@ __all__ = [
 _SYNC = {"Sandbox", "run", "run_code", "run_many"}
 _ELSEWHERE = {
     "AsyncCodebases": "client.codebases", "AsyncSandbox": "sandbox", "Codebases": "sync.codebases",
-    "Tools": "client.tools",
+    "Tools": "client.tools", "extend_preset": "policy.presets", "get_preset": "policy.presets",
+    "list_presets": "policy.presets", "register_preset": "policy.presets",
 }  # fmt: skip
 _TYPES = {
     "Applied", "Capability", "Change", "Checkpoint", "Chunk", "CodeError", "Codebase", "Completed",

@@ -7,8 +7,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..errors import InvalidInput, Unsupported
+<<<<<<< HEAD
 from ..types import Resources, Spec
 from .codebases import check_codebase
+=======
+from ..types import Permissions, Resources, Spec
+>>>>>>> rules
 from .env import check_env
 from .ignores import check_ignore
 from .labels import check_labels
@@ -48,8 +52,12 @@ def make_spec(
         InvalidInput: a value that cannot be, with what to write instead.
         Unsupported: a keyword that is known and not there yet; it is never ignored.
     """
+<<<<<<< HEAD
     _refuse_what_is_not_there(fallback=fallback, gpu=gpu)
     _check_source(source, codebase, snapshot, permissions=permissions, ignore=ignore)
+=======
+    _refuse_what_is_not_there(fallback=fallback, codebase=codebase, gpu=gpu)
+>>>>>>> rules
     if not isinstance(strict, bool):
         raise InvalidInput(f"strict is {shown(strict)}; give True or False.")
     return Spec(
@@ -64,9 +72,14 @@ def make_spec(
         workdir=workspace_path(workdir),
         strict=strict,
         packages=check_requirements(packages),
+<<<<<<< HEAD
         permissions=check_permissions(permissions),
         ignore=check_ignore(ignore),
         codebase=None if codebase is None else check_codebase(codebase),
+=======
+        permissions=_permissions(permissions),
+        ignore=_ignore(ignore),
+>>>>>>> rules
         snapshot=None if snapshot is None else check_name(snapshot, "snapshot"),
     )
 
@@ -77,7 +90,14 @@ def spec_to_json(spec: Spec) -> dict[str, Any]:
     value["resources"] = spec.resources._asdict()
     value["env"] = dict(spec.env)
     value["labels"] = dict(spec.labels)
+<<<<<<< HEAD
     value["permissions"] = None if spec.permissions is None else permissions_to_json(spec.permissions)
+=======
+    if spec.permissions is not None:
+        from .permissions import to_json
+
+        value["permissions"] = to_json(spec.permissions)
+>>>>>>> rules
     return value
 
 
@@ -96,6 +116,7 @@ def spec_from_json(value: object) -> Spec:
         raise InvalidInput(
             f"A stored spec has the field {shown(unknown[0])}, which this version of atoll does not know."
         )
+<<<<<<< HEAD
     stored = value.get("permissions")
     return make_spec(**{**value, "permissions": None if stored is None else permissions_from_json(stored)})
 
@@ -107,6 +128,30 @@ def _check_source(source: object, codebase: object, snapshot: object, **about: o
     for name, value in about.items():
         if value is not None and value not in ((), []) and source is codebase is snapshot is None:
             raise InvalidInput(f"{name}= is about the files of a source; give source= or codebase= too.")
+=======
+    if value.get("permissions") is not None:
+        from .permissions import from_json
+
+        value = {**value, "permissions": from_json(value["permissions"])}
+    return make_spec(**value)
+>>>>>>> rules
+
+
+# Most sandboxes have no rules, and should not wait for their modules.
+def _permissions(value: object) -> Permissions | None:
+    if value is None:
+        return None
+    from .permissions import check_permissions
+
+    return check_permissions(value)
+
+
+def _ignore(value: object) -> tuple[str, ...]:
+    if value == ():
+        return ()
+    from .ignores import check_ignore
+
+    return check_ignore(value)
 
 
 def _network(network: object) -> str:
