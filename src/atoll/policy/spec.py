@@ -7,19 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..errors import InvalidInput, Unsupported
-<<<<<<< HEAD
-from ..types import Resources, Spec
-from .codebases import check_codebase
-=======
 from ..types import Permissions, Resources, Spec
->>>>>>> rules
+from .codebases import check_codebase
 from .env import check_env
-from .ignores import check_ignore
 from .labels import check_labels
 from .limits import check_lifetime, check_resources, check_timeout
 from .names import check_name
 from .paths import host_path, workspace_path
-from .permissions import check_permissions, from_json as permissions_from_json, to_json as permissions_to_json
 from .requirements import check_requirements
 from .text import shown
 
@@ -52,12 +46,8 @@ def make_spec(
         InvalidInput: a value that cannot be, with what to write instead.
         Unsupported: a keyword that is known and not there yet; it is never ignored.
     """
-<<<<<<< HEAD
     _refuse_what_is_not_there(fallback=fallback, gpu=gpu)
     _check_source(source, codebase, snapshot, permissions=permissions, ignore=ignore)
-=======
-    _refuse_what_is_not_there(fallback=fallback, codebase=codebase, gpu=gpu)
->>>>>>> rules
     if not isinstance(strict, bool):
         raise InvalidInput(f"strict is {shown(strict)}; give True or False.")
     return Spec(
@@ -72,14 +62,9 @@ def make_spec(
         workdir=workspace_path(workdir),
         strict=strict,
         packages=check_requirements(packages),
-<<<<<<< HEAD
-        permissions=check_permissions(permissions),
-        ignore=check_ignore(ignore),
-        codebase=None if codebase is None else check_codebase(codebase),
-=======
         permissions=_permissions(permissions),
         ignore=_ignore(ignore),
->>>>>>> rules
+        codebase=None if codebase is None else check_codebase(codebase),
         snapshot=None if snapshot is None else check_name(snapshot, "snapshot"),
     )
 
@@ -90,14 +75,10 @@ def spec_to_json(spec: Spec) -> dict[str, Any]:
     value["resources"] = spec.resources._asdict()
     value["env"] = dict(spec.env)
     value["labels"] = dict(spec.labels)
-<<<<<<< HEAD
-    value["permissions"] = None if spec.permissions is None else permissions_to_json(spec.permissions)
-=======
     if spec.permissions is not None:
         from .permissions import to_json
 
         value["permissions"] = to_json(spec.permissions)
->>>>>>> rules
     return value
 
 
@@ -116,9 +97,11 @@ def spec_from_json(value: object) -> Spec:
         raise InvalidInput(
             f"A stored spec has the field {shown(unknown[0])}, which this version of atoll does not know."
         )
-<<<<<<< HEAD
-    stored = value.get("permissions")
-    return make_spec(**{**value, "permissions": None if stored is None else permissions_from_json(stored)})
+    if value.get("permissions") is not None:
+        from .permissions import from_json
+
+        value = {**value, "permissions": from_json(value["permissions"])}
+    return make_spec(**value)
 
 
 def _check_source(source: object, codebase: object, snapshot: object, **about: object) -> None:
@@ -128,13 +111,6 @@ def _check_source(source: object, codebase: object, snapshot: object, **about: o
     for name, value in about.items():
         if value is not None and value not in ((), []) and source is codebase is snapshot is None:
             raise InvalidInput(f"{name}= is about the files of a source; give source= or codebase= too.")
-=======
-    if value.get("permissions") is not None:
-        from .permissions import from_json
-
-        value = {**value, "permissions": from_json(value["permissions"])}
-    return make_spec(**value)
->>>>>>> rules
 
 
 # Most sandboxes have no rules, and should not wait for their modules.
