@@ -11,10 +11,10 @@ from atoll.policy.rules import LEVELS, Matcher
 from atoll.types import PathRule
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=1500, deadline=None)
 @given(st.lists(rules, max_size=6), st.lists(paths, min_size=1, max_size=6))
 @example([PathRule("**a*b", "read")], ["ab", "a/b", "x/a/b"])
-@example([PathRule("/*", "read"), PathRule("?*", "none")], ["", "a", "a/b"])
+@example([PathRule("/*", "read")], ["", "a", "a/b"])
 def test_the_compiled_matcher_and_the_slow_one_agree(given_rules, given_paths):
     matcher = Matcher(given_rules)
     for path in given_paths:
@@ -45,16 +45,7 @@ def test_a_path_in_other_words_is_hidden_rather_than_judged_by_them(given_rules,
     matcher = Matcher([*given_rules, PathRule("**", "write", priority=9)])
     path = "/".join(parts)
     assert matcher.level(path) == "write"
-    for other in (
-        f"/{path}",
-        f"{path}/",
-        f"./{path}",
-        f"{path}/.",
-        f"../{path}",
-        f"{path}/..",
-        f"{path}//x",
-        f"a/../{path}",
-    ):
+    for other in (f"/{path}", f"{path}/", f"./{path}", f"{path}/.", f"../{path}", f"{path}/..", f"{path}//x", f"a/../{path}"):
         assert matcher.level(other) == "none", other
         assert matcher.winner(other) is None
         assert matcher.explain(other).rule is None
