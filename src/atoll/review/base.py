@@ -230,20 +230,23 @@ def load_base(path: str | None, source: os.stat_result | None = None) -> Base:
 def _load(path: str, records: dict[str, Record | None], source: os.stat_result | None) -> bool:
     """Take in the lines of a file; whether the mark is among them that every path is there."""
     complete = False
-    try:
-        file = open(path, "rb")
-    except FileNotFoundError:
-        return False
-    with file:
-        for raw in file:
-            line = _parsed(raw)
-            if line is None:
-                continue
-            if line[0] == "atoll-base" and not _is_of(line, source):
-                return False
-            complete = complete or line[0] == "all"
-            _take_in(line, records)
+    for line in _lines(path):
+        if line[0] == "atoll-base" and not _is_of(line, source):
+            return False
+        complete = complete or line[0] == "all"
+        _take_in(line, records)
     return complete
+
+
+def _lines(path: str) -> Iterator[list[Any]]:
+    try:
+        with open(path, "rb") as file:
+            for raw in file:
+                line = _parsed(raw)
+                if line is not None:
+                    yield line
+    except FileNotFoundError:
+        return
 
 
 def _parsed(raw: bytes) -> list[Any] | None:

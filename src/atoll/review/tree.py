@@ -97,7 +97,10 @@ class Tree:
             os.close(fd)
 
     def below(self, path: str) -> Iterator[tuple[str, os.stat_result]]:
-        """Everything below a directory, parents first, but for what is below a path that is too long. Raises OSError."""
+        """Everything below a directory, parents first, but not what is below a path that is too long.
+
+        Raises OSError.
+        """
         waiting = [path]
         while waiting:
             above = waiting.pop()

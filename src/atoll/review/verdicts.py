@@ -43,15 +43,13 @@ def _unfit(look: Look, difference: Difference) -> str | None:
         return _PROTECTED
     if change.kind == "deleted":
         return None
-    if change.type == "other":
-        return _SPECIAL if difference.new is not None else _UNREADABLE
+    if change.type == "other" and difference.new is not None:
+        return _SPECIAL
     if change.type != "directory" and change.digest is None:
         return _UNREADABLE
     if change.kind == "mode" and not ((change.old_mode or 0) ^ (change.new_mode or 0)) & 0o777:
         return _BITS
-    if change.type == "symlink":
-        return _link_refusal(look, change)
-    return None
+    return _link_refusal(look, change) if change.type == "symlink" else None
 
 
 def _link_refusal(look: Look, change: Change) -> str | None:
