@@ -12,7 +12,8 @@ from .base import Base
 from .candidates import Candidates
 from .content import LARGEST_TEXT, UNREADABLE, Allowance, Content, link_content, read_content
 from .judging import Judge
-from .tree import Tree, parents, type_of
+from .selection import is_within
+from .tree import Tree, type_of
 from .unified import NO_TEXT, Differ, TextDiff
 
 _Kind = Literal["added", "modified", "mode"]
@@ -208,12 +209,6 @@ class Comparison:
             if inside is None or inside.new is not None or inside.old is None:
                 return False
         return True
-
-
-def is_within(path: str, places: Iterable[str]) -> bool:
-    """Whether a path is one of these, or below one."""
-    chosen = places if isinstance(places, set | frozenset) else frozenset(places)
-    return "" in chosen or path in chosen or (bool(chosen) and any(above in chosen for above in parents(path)))
 
 
 def _content(tree: Tree, path: str, found: os.stat_result) -> Content | None:

@@ -124,12 +124,6 @@ def join(above: str, name: str) -> str:
     return f"{above}/{name}" if above else name
 
 
-def parents(path: str) -> list[str]:
-    """The directories above a path, the outermost first, without the root."""
-    names = path.split("/")
-    return ["/".join(names[:count]) for count in range(1, len(names))]
-
-
 def is_too_long(path: str) -> bool:
     return len(path) > LONGEST_PATH // 4 and len(os.fsencode(path)) > LONGEST_PATH
 

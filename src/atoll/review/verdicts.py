@@ -12,7 +12,8 @@ from .comparing import Difference
 from .content import link_content, read_content
 from .links import objection
 from .looking import Look
-from .tree import is_too_long, parents, type_of
+from .selection import parents
+from .tree import is_too_long, type_of
 
 _SPECIAL = "It is a pipe, a socket or a device, which is never applied."
 _PROTECTED = "The source has a pipe, a socket or a device there, which is never touched."
