@@ -15,6 +15,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # what type checkers take for true; importing typing for it would cost 5 ms
 if TYPE_CHECKING:
+    from .client.codebases import AsyncCodebases
     from .client.tools import Tools
     from .errors import (
         AtollError,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     )
     from .sandbox import AsyncSandbox
     from .sync import Sandbox, run, run_code, run_many
+    from .sync.codebases import Codebases
     from .types import (
         Applied,
         Capability,
@@ -79,6 +81,7 @@ if TYPE_CHECKING:
         Snapshot,
         Spec,
         Transfer,
+        Upload,
         Variable,
     )
 
@@ -86,6 +89,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Applied",
+    "AsyncCodebases",
     "AsyncSandbox",
     "AtollError",
     "Busy",
@@ -96,6 +100,7 @@ __all__ = [
     "CodeError",
     "Codebase",
     "CodebaseNotFound",
+    "Codebases",
     "CommandFailed",
     "Completed",
     "ContextInfo",
@@ -145,6 +150,7 @@ __all__ = [
     "UnknownDriver",
     "Unresponsive",
     "Unsupported",
+    "Upload",
     "Variable",
     "WallUnavailable",
     "__version__",
@@ -154,21 +160,23 @@ __all__ = [
 ]
 
 _SYNC = {"Sandbox", "run", "run_code", "run_many"}
+_ELSEWHERE = {
+    "AsyncCodebases": "client.codebases", "AsyncSandbox": "sandbox", "Codebases": "sync.codebases",
+    "Tools": "client.tools",
+}  # fmt: skip
 _TYPES = {
     "Applied", "Capability", "Change", "Checkpoint", "Chunk", "CodeError", "Codebase", "Completed",
     "ContextInfo", "Denial", "Execution", "Explanation", "FileEvent", "FileInfo", "Handle", "Info", "Layer",
     "Match", "Metrics", "PathRule", "Permissions", "ProcessInfo", "Resources", "Result", "Snapshot", "Spec",
-    "Transfer", "Variable",
+    "Transfer", "Upload", "Variable",
 }  # fmt: skip
 
 
 def _home_of(name: str) -> str:
-    if name == "AsyncSandbox":
-        return "sandbox"
     if name in _SYNC:
         return "sync"
-    if name == "Tools":
-        return "client.tools"
+    if name in _ELSEWHERE:
+        return _ELSEWHERE[name]
     return "types" if name in _TYPES else "errors"
 
 
