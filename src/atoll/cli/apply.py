@@ -56,11 +56,11 @@ def _apply(args: Namespace) -> int:
     sandbox = find(args.id)
     reviewed = None
     if not args.yes and not args.json and is_asked():
-        reviewed = sandbox.diff()
-        if not is_wanted(reviewed, args.paths, "Apply this?"):
+        reviewed = sandbox.diff(args.paths or None)
+        if not is_wanted(reviewed, "Apply this?"):
             return 1
     with interrupts.held(_HOLDING):
-        done = sandbox.apply(paths=args.paths or None, on_conflict=args.on_conflict, reviewed=reviewed)
+        done = sandbox.apply(args.paths or None, on_conflict=args.on_conflict, reviewed=reviewed)
     if args.json:
         say_safe_json(done._asdict())
     else:

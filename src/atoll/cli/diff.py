@@ -33,9 +33,9 @@ def main(words: list[str]) -> int:
     args = parser.parse_intermixed_args(words)
     # Imported here: whoever only reads the help does not wait for it.
     from .places import find
-    from .reviews import as_json, chosen, say_diff, say_safe_json, say_stat
+    from .reviews import as_json, say_diff, say_safe_json, say_stat
 
-    found = chosen(find(args.id).diff(), args.paths)
+    found = find(args.id).diff(args.paths or None)
     if args.json:
         say_safe_json([as_json(change) for change in found])
     elif args.stat:

@@ -24,13 +24,14 @@ def main(words: list[str]) -> int:
     parser = Parser("discard", "[OPTIONS] ID", _DESCRIPTION, _EPILOG)
     parser.add_argument("id", metavar="ID", help="the sandbox, or the beginning of its id")
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    parser.add_argument("--force", action="store_true", help="end processes that have a file of it open to write to")
     args = parser.parse_intermixed_args(words)
     # Imported here: whoever only reads the help does not wait for it.
     from .places import find
     from .reviews import is_asked, is_wanted
 
     sandbox = find(args.id)
-    if not args.yes and is_asked() and not is_wanted(sandbox.diff(), [], "Throw this away?"):
+    if not args.yes and is_asked() and not is_wanted(sandbox.diff(), "Throw this away?"):
         return 1
-    sandbox.discard()
+    sandbox.discard(force=args.force)
     return 0

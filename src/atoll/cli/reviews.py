@@ -8,18 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..review.quoting import quoted
-from ..review.selection import check_selection, is_within
 from ..review.text import format_diff, format_stat
 from ..types import Applied, Change
-from .output import colourful, complain, say
+from .output import STDOUT, colourful, complain, say, write
 
 _MOST_NAMED = 50
-
-
-def chosen(changes: Sequence[Change], paths: Sequence[str]) -> list[Change]:
-    """Those at or below one of the paths; all, without paths. Raises InvalidPath."""
-    wanted = frozenset(check_selection(paths) or ())
-    return [change for change in changes if not wanted or is_within(change.path, wanted)]
 
 
 def say_diff(changes: Sequence[Change], *, plain: bool) -> None:
@@ -55,14 +48,11 @@ def is_asked() -> bool:
     return sys.stdin is not None and os.isatty(0) and os.isatty(1)
 
 
-def is_wanted(changes: Sequence[Change], paths: Sequence[str], question: str) -> bool:
+def is_wanted(changes: Sequence[Change], question: str) -> bool:
     """Show what it is about, and ask. Nothing to show is nothing to ask: the answer is yes."""
-    shown = chosen(changes, paths)
-    if not shown:
+    if not changes:
         return True
-    say_stat(shown, plain=False)
-    from .output import STDOUT, write
-
+    say_stat(changes, plain=False)
     write(STDOUT, f"{question} [y/N] ".encode())
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

@@ -42,7 +42,7 @@ class Look:
         self._root = open_source(stage.source)
         self.merged = Tree(stage.merged, one_mount=False)
         self.source = Tree(self._root, one_mount=True)
-        self.base: Base = load_base(stage.base, os.fstat(self._root))
+        self.base: Base = load_base(stage.base)
 
     def __enter__(self) -> Self:
         return self

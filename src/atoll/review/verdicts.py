@@ -128,8 +128,11 @@ def _has_same_content(look: Look, path: str, record: Record, old: os.stat_result
 
 
 def _is_older(look: Look, path: str, old: os.stat_result) -> bool:
-    """Whether neither it nor a directory above it, which may have been renamed, has changed since the start."""
-    if look.stage.started is None:
+    """Whether neither it nor a directory above it, which may have been renamed, has changed since the start.
+
+    With more than one layer the sandbox may have begun with a snapshot, which saw the source earlier.
+    """
+    if look.stage.started is None or len(look.stage.uppers) != 1:
         return False
     latest = look.stage.started - _TICK
     above = [look.source.stat(place) for place in ("", *parents(path))]
