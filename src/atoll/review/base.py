@@ -87,8 +87,7 @@ def record_base(source: str, target: str, levels: Levels | None, ignores: Ignore
     root = os.open(source, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with Tree(root, one_mount=True) as tree, _Writer(target) as writer:
-            found = os.fstat(root)
-            writer.add(["atoll-base", _VERSION, found.st_dev, found.st_ino])
+            writer.add(["atoll-base", _VERSION])
             writable: list[tuple[str, Record]] = []
             for path, record in _records(tree, judge):
                 writer.add(["s", path, *record])
@@ -213,37 +212,36 @@ def append_applied(base: str, entries: list[tuple[str, Record | None]]) -> None:
         os.close(fd)
 
 
-def load_base(path: str | None, source: os.stat_result | None = None) -> Base:
-    """What a record says so far; nothing, when there is none, or when it is that of another directory.
-
-    Args:
-        source: what `stat` says of the source now.
-    """
+def load_base(path: str | None) -> Base:
+    """What a record says so far; nothing, when there is none."""
     records: dict[str, Record | None] = {}
     complete = False
     if path is not None:
-        complete = _load(path, records, source)
-        _load(f"{path}.applied", records, None)
+        complete = _load(path, records)
+        _load(f"{path}.applied", records)
     return Base(records, complete=complete)
 
 
-def _load(path: str, records: dict[str, Record | None], source: os.stat_result | None) -> bool:
+def _load(path: str, records: dict[str, Record | None]) -> bool:
     """Take in the lines of a file; whether the mark is among them that every path is there."""
     complete = False
-    try:
-        file = open(path, "rb")
-    except FileNotFoundError:
-        return False
-    with file:
-        for raw in file:
-            line = _parsed(raw)
-            if line is None:
-                continue
-            if line[0] == "atoll-base" and not _is_of(line, source):
-                return False
-            complete = complete or line[0] == "all"
-            _take_in(line, records)
+    for line in _lines(path):
+        if line[0] == "atoll-base" and line[1] != _VERSION:
+            return False
+        complete = complete or line[0] == "all"
+        _take_in(line, records)
     return complete
+
+
+def _lines(path: str) -> Iterator[list[Any]]:
+    try:
+        with open(path, "rb") as file:
+            for raw in file:
+                line = _parsed(raw)
+                if line is not None:
+                    yield line
+    except FileNotFoundError:
+        return
 
 
 def _parsed(raw: bytes) -> list[Any] | None:
@@ -255,10 +253,6 @@ def _parsed(raw: bytes) -> list[Any] | None:
     except ValueError:
         return None
     return line if isinstance(line, list) and line else None
-
-
-def _is_of(head: list[Any], source: os.stat_result | None) -> bool:
-    return head[1] == _VERSION and (source is None or head[2:4] == [source.st_dev, source.st_ino])
 
 
 def _take_in(line: list[Any], records: dict[str, Record | None]) -> None:

@@ -97,7 +97,10 @@ class Tree:
             os.close(fd)
 
     def below(self, path: str) -> Iterator[tuple[str, os.stat_result]]:
-        """Everything below a directory, parents first, but for what is below a path that is too long. Raises OSError."""
+        """Everything below a directory, parents first, but not what is below a path that is too long.
+
+        Raises OSError.
+        """
         waiting = [path]
         while waiting:
             above = waiting.pop()
@@ -119,12 +122,6 @@ def split(path: str) -> tuple[str, str]:
 
 def join(above: str, name: str) -> str:
     return f"{above}/{name}" if above else name
-
-
-def parents(path: str) -> list[str]:
-    """The directories above a path, the outermost first, without the root."""
-    names = path.split("/")
-    return ["/".join(names[:count]) for count in range(1, len(names))]
 
 
 def is_too_long(path: str) -> bool:
