@@ -197,7 +197,17 @@ def public_classes(module):
 
 
 def test_the_public_names_are_the_facades_the_errors_and_the_types():
-    facades = {"AsyncSandbox", "Sandbox", "Tools", "__version__", "run", "run_code", "run_many"}
+    facades = {
+        "AsyncSandbox",
+        "AsyncSnapshots",
+        "Sandbox",
+        "Snapshots",
+        "Tools",
+        "__version__",
+        "run",
+        "run_code",
+        "run_many",
+    }
     assert set(atoll.__all__) == facades | public_classes(errors).keys() | public_classes(types).keys()
     assert len(atoll.__all__) == len(set(atoll.__all__))
     assert set(atoll.__all__) <= set(dir(atoll))

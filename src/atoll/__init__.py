@@ -15,6 +15,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # what type checkers take for true; importing typing for it would cost 5 ms
 if TYPE_CHECKING:
+    from .client.snapshots import AsyncSnapshots
     from .client.tools import Tools
     from .errors import (
         AtollError,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     )
     from .sandbox import AsyncSandbox
     from .sync import Sandbox, run, run_code, run_many
+    from .sync.snapshots import Snapshots
     from .types import (
         Applied,
         Capability,
@@ -87,6 +89,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Applied",
     "AsyncSandbox",
+    "AsyncSnapshots",
     "AtollError",
     "Busy",
     "Capability",
@@ -137,6 +140,7 @@ __all__ = [
     "SessionEnded",
     "Snapshot",
     "SnapshotNotFound",
+    "Snapshots",
     "Spec",
     "StoreError",
     "TimedOut",
@@ -154,6 +158,10 @@ __all__ = [
 ]
 
 _SYNC = {"Sandbox", "run", "run_code", "run_many"}
+_ELSEWHERE = {
+    "AsyncSandbox": "sandbox", "AsyncSnapshots": "client.snapshots", "Snapshots": "sync.snapshots",
+    "Tools": "client.tools",
+}  # fmt: skip
 _TYPES = {
     "Applied", "Capability", "Change", "Checkpoint", "Chunk", "CodeError", "Codebase", "Completed",
     "ContextInfo", "Denial", "Execution", "Explanation", "FileEvent", "FileInfo", "Handle", "Info", "Layer",
@@ -163,12 +171,10 @@ _TYPES = {
 
 
 def _home_of(name: str) -> str:
-    if name == "AsyncSandbox":
-        return "sandbox"
     if name in _SYNC:
         return "sync"
-    if name == "Tools":
-        return "client.tools"
+    if name in _ELSEWHERE:
+        return _ELSEWHERE[name]
     return "types" if name in _TYPES else "errors"
 
 
