@@ -22,7 +22,7 @@ COMMANDS = {
     "stop": "end what runs in a sandbox, and keep its files and variables",
     "resume": "go on with a sandbox that was stopped",
     "destroy": "end sandboxes and remove everything of them",
-    "snapshot": "keep a sandbox as it is under a name; list, delete, export and import these",
+    "snapshot": "keep a sandbox as it is under a name; list, delete, export these",
     "rollback": "have a sandbox as it was in a snapshot",
     "fork": "twins of a sandbox that go on where it is",
     "packages": "the Python packages that are kept for the next sandbox",

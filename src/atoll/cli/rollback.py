@@ -7,8 +7,8 @@ from .parsing import Parser, UsageError
 from .places import find
 
 _DESCRIPTION = """\
-Have the files of a sandbox and the variables of its Python contexts as they were
-in one of its own snapshots. All that runs in it ends. Prints its id.
+Have the files of a sandbox and the variables of its Python contexts as they
+were in one of its own snapshots. All that runs in it ends. Prints its id.
 """
 
 _EPILOG = """\

@@ -18,9 +18,9 @@ from .places import find
 from .values import duration
 
 _DESCRIPTION = """\
-Keep the files of a sandbox and the variables of its Python contexts as they are
-now, under a name. `atoll run --snapshot NAME` begins there, and `atoll rollback`
-goes back there. What runs in the sandbox goes on.
+Keep the files of a sandbox and the variables of its Python contexts as they
+are now, under a name. `atoll run --snapshot NAME` begins there, and
+`atoll rollback ID NAME` goes back there. What runs in the sandbox goes on.
 """
 
 _EPILOG = """\
@@ -39,8 +39,8 @@ examples:
   atoll snapshot import ready.tar.gz --name theirs
 
 exit code:
-  0, or 125 when something could not be done; of several the others are done all
-  the same
+  0, or 125 when something could not be done; of several the others are done
+  all the same
 """
 
 _WAIT = "2"
