@@ -24,9 +24,9 @@ LAYERS = (
     {"errors"},
     {"policy", "wire", "procid"},
     {"io", "home", "guest"},
-    {"driver"},
+    {"driver", "review"},
     {"engine", "registry", "store"},
-    {"packages"},
+    {"codebases", "packages"},
     {"drivers"},
     {"client"},
     {"sandbox"},
@@ -198,8 +198,10 @@ def public_classes(module):
 
 def test_the_public_names_are_the_facades_the_errors_and_the_types():
     facades = {
+        "AsyncCodebases",
         "AsyncSandbox",
         "AsyncSnapshots",
+        "Codebases",
         "Sandbox",
         "Snapshots",
         "Tools",

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # what type checkers take for true; importing typing for it would cost 5 ms
 if TYPE_CHECKING:
+    from .client.codebases import AsyncCodebases
     from .client.snapshots import AsyncSnapshots
     from .client.tools import Tools
     from .errors import (
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     )
     from .sandbox import AsyncSandbox
     from .sync import Sandbox, run, run_code, run_many
+    from .sync.codebases import Codebases
     from .sync.snapshots import Snapshots
     from .types import (
         Applied,
@@ -81,6 +83,7 @@ if TYPE_CHECKING:
         Snapshot,
         Spec,
         Transfer,
+        Upload,
         Variable,
     )
 
@@ -88,6 +91,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Applied",
+    "AsyncCodebases",
     "AsyncSandbox",
     "AsyncSnapshots",
     "AtollError",
@@ -99,6 +103,7 @@ __all__ = [
     "CodeError",
     "Codebase",
     "CodebaseNotFound",
+    "Codebases",
     "CommandFailed",
     "Completed",
     "ContextInfo",
@@ -149,6 +154,7 @@ __all__ = [
     "UnknownDriver",
     "Unresponsive",
     "Unsupported",
+    "Upload",
     "Variable",
     "WallUnavailable",
     "__version__",
@@ -159,14 +165,14 @@ __all__ = [
 
 _SYNC = {"Sandbox", "run", "run_code", "run_many"}
 _ELSEWHERE = {
-    "AsyncSandbox": "sandbox", "AsyncSnapshots": "client.snapshots", "Snapshots": "sync.snapshots",
-    "Tools": "client.tools",
+    "AsyncCodebases": "client.codebases", "AsyncSandbox": "sandbox", "AsyncSnapshots": "client.snapshots",
+    "Codebases": "sync.codebases", "Snapshots": "sync.snapshots", "Tools": "client.tools",
 }  # fmt: skip
 _TYPES = {
     "Applied", "Capability", "Change", "Checkpoint", "Chunk", "CodeError", "Codebase", "Completed",
     "ContextInfo", "Denial", "Execution", "Explanation", "FileEvent", "FileInfo", "Handle", "Info", "Layer",
     "Match", "Metrics", "PathRule", "Permissions", "ProcessInfo", "Resources", "Result", "Snapshot", "Spec",
-    "Transfer", "Variable",
+    "Transfer", "Upload", "Variable",
 }  # fmt: skip
 
 

@@ -420,6 +420,22 @@ class Codebase(NamedTuple):
     updated: float
 
 
+class Upload(NamedTuple):
+    """What an upload did to a codebase. The counts are of paths, directories too.
+
+    `version` is the one before where nothing changed. `bytes_stored` is what was not there in any codebase;
+    `skipped` names pipes, sockets and devices, which are left out.
+    """
+
+    version: int
+    added: int
+    changed: int
+    removed: int
+    unchanged: int
+    bytes_stored: int
+    skipped: tuple[str, ...] = ()
+
+
 class Metrics(NamedTuple):
     """What the whole sandbox uses now. `None` where the host cannot tell."""
 

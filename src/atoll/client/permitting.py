@@ -11,7 +11,6 @@ from ..policy.paths import check_path
 from ..policy.permissions import check_permissions
 from ..policy.rules import Matcher
 from ..types import Capability, Explanation, PermissionsLike, Spec
-from .links import Links
 from .record import Record
 
 
@@ -48,7 +47,7 @@ def _is_ignored(spec: Spec, path: str) -> bool:
     return ignores.ignored(path, False) or ignores.ignored(path, True)
 
 
-async def set_permissions(record: Record, links: Links, permissions: PermissionsLike, *, force: bool) -> None:
+async def set_permissions(record: Record, permissions: PermissionsLike, *, force: bool) -> None:
     """Raises as `AsyncSandbox.set_permissions` says."""
     if Capability.PERMISSIONS not in record.driver.capabilities:
         raise Unsupported(f"The {record.driver.name} driver has no path permissions.")

@@ -38,6 +38,8 @@ _NOT_A_WORKDIR = frozenset(
     ("bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "sys", "tmp", "usr", ".python")
 ) | {OLD_ROOT[1:]}
 _TRIES = 3
+# How long a review waits until it is written down how the source was at first: without that it must be more careful.
+_RECORDING, _LOOK = 3.0, 0.01
 _ERRORS: dict[str, type[AtollError]] = {
     "unsupported": Unsupported,
     "busy": Busy,
@@ -205,7 +207,13 @@ class JailDriver(Driver):
         await self._ask(handle, {"op": "restack", "kind": "replace", "stack": stack})
 
     async def stage(self, handle: Handle) -> Staged:
-        answer, fds = await self._ask(handle, {"op": "stage"}, fds=MOST + 2)
+        until = time.monotonic() + _RECORDING
+        while True:
+            patient = time.monotonic() < until
+            answer, fds = await self._ask(handle, {"op": "stage", "patient": patient}, fds=MOST + 2)
+            if fds:
+                break
+            await self.io.sleep(_LOOK)
         base = f"{Layout(_home(handle)).box(handle.id)}/base"
         return Staged(fds[0], tuple(fds[1:]), answer["source"], base)
 

@@ -15,7 +15,9 @@ from .restack import Mason, Sandbox, Wish
 from .settings import BirthFailed, Settings
 from .views import View
 
-__all__ = ["restack", "stage"]
+__all__ = ["record_source", "restack", "stage"]
+
+_MOST_DESCRIPTORS = 4096
 
 Outcome = tuple[dict[str, Any], Sequence[int]]
 """What to answer, and descriptors that go with it."""
@@ -65,6 +67,28 @@ def stage(settings: Settings, sandbox: Sandbox, client: socket.socket) -> dict[s
 
     answer, _ = in_child(work)
     return {} if "sent" in answer else answer
+
+
+def record_source(settings: Settings, sandbox: str, source: str, rules: Rules | None) -> int:
+    """Have written down, by a child in the background, how a source is now, unless it was before.
+
+    Gives the child's pid, or 0.
+    """
+    path = f"{settings.layout.box(sandbox)}/base"
+    if os.path.exists(path):
+        return 0
+    child = os.fork()
+    if child == 0:
+        try:
+            from .. import review
+
+            os.nice(15)
+            os.closerange(3, _MOST_DESCRIPTORS)
+            matcher, ignores = (rules.matcher(), rules.ignores()) if rules else (None, None)
+            review.record_base(source, path, matcher, ignores)
+        finally:
+            os._exit(0)
+    return child
 
 
 def in_child(work: Callable[[], Outcome]) -> tuple[dict[str, Any], list[int]]:

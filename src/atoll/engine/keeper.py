@@ -48,6 +48,7 @@ class Keeper:
         self._clients = {maker.fileno(): maker}
         self._paused = False
         self._done = False
+        self._recorder = 0
         self._watchdog = Watchdog.needed(born, settings.layout.box(sandbox))
         self._poll = select.poll()
         for sock in (self._control, self._listener, maker):
@@ -59,6 +60,21 @@ class Keeper:
     @property
     def expires(self) -> float:
         return float(self._expires)
+
+    def record_source(self) -> None:
+        """So that a review can tell what the source has changed meanwhile."""
+        if self._source:
+            self._recorder = errands.record_source(self._settings, self._id, self._source, self._rules)
+
+    def _record_source_anew(self) -> None:
+        if self._recorder:
+            os.kill(self._recorder, signal.SIGKILL)
+            os.waitpid(self._recorder, 0)
+            self._recorder = 0
+        for name in ("base", "base.applied"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{self._settings.layout.box(self._id)}/{name}")
+        self.record_source()
 
     def serve(self) -> None:
         """Until somebody ends the sandbox, its time is up, or its first process is gone."""
@@ -79,6 +95,7 @@ class Keeper:
                 self._done = True
             elif self._watchdog and not self._paused:
                 self._watchdog.look(time.monotonic())
+            self._records()
         if self._paused:
             # A frozen process cannot die.
             self._freeze(frozen=False)
@@ -201,11 +218,21 @@ class Keeper:
             self._view = view
             self._rules = Rules.of(request) if request["kind"] == "rules" else self._rules
         messages.send(client, answer)
+        if request["kind"] == "discard" and "ok" in answer:
+            self._record_source_anew()
 
     def on_stage(self, client: socket.socket, request: dict[str, Any]) -> None:
         """Show what it has changed; see `staging`."""
-        if failed := errands.stage(self._settings, self._sandbox(), client):
+        if request.get("patient") and self._records():
+            messages.send(client, {"ok": {"recording": True}})
+        elif failed := errands.stage(self._settings, self._sandbox(), client):
             messages.send(client, failed)
+
+    def _records(self) -> bool:
+        """Whether it is still being written down how the source was."""
+        if self._recorder and os.waitpid(self._recorder, os.WNOHANG)[0]:
+            self._recorder = 0
+        return self._recorder != 0
 
     def _sandbox(self) -> Sandbox:
         return Sandbox(
@@ -328,6 +355,7 @@ def _keep(settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int]
             _tell_error(socket.socket(fileno=fds[0]), born["failed"])
         return
     keeper = Keeper(settings, sandbox, born, fds)
+    keeper.record_source()
     keeper.serve()
     if not keeper.keep_files:
         keeper.give_up_disk()

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 from . import cgroups, disk, first, jail, jobs, kernel, layout, limits, messages, nursed, places, rootfs
 from .idmap import mapped_source
 from .inspection import Broken, Identity, identity
-from .layers import Layers, Stack
+from .layers import Layers, Stack, copy_base
 from .settings import FIRST_UID, NURSED_UIDS, UIDS, BirthFailed, Settings, started_at
 from .views import View
 from .ward import Ward
@@ -230,13 +230,15 @@ class Midwife:
         layers = Layers(self._settings.layout)
         if job["resume"]:
             stack = layers.stack(self._id)
-            layers.settle(self._id, stack)
+            layers.settle(self._id, stack.layers)
             return stack
         stack = Stack.from_json(job["stack"])
         if stack:
             with layers.naming():
                 layers.set_stack(self._id, stack)
                 layers.check(stack)
+                for layer in stack.work[:1]:
+                    copy_base(layers.path(layer), self._box)
         return stack
 
     def _hand_job(self, job: dict[str, Any], *fds: int) -> set[Identity]:

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 
 from . import disk, holders, jail, kernel, layout, places, usage
 from .holding import Hold
-from .layers import MOST, Layers, Stack, new_layer, new_top
+from .layers import MOST, Layers, Stack, copy_base, new_layer, new_top
 from .places import Ground
+from .removal import remove_tree
 from .settings import BirthFailed, Settings
 from .tracing import Strayed
 from .views import View
@@ -126,11 +127,14 @@ class Mason:
         return pushed._replace(work=()) if self._wish.kind == "discard" else pushed
 
     def _set_aside(self, after: Stack) -> None:
-        """The stack first: who is interrupted here has both, and `Layers.settle` finishes it."""
-        if self._wish.kind != "replace":
-            self._layers.make(self._layer, uid=self._sandbox.uid, sandbox=self._sandbox.id, top=self._before.top)
+        """The stack first: who is interrupted here has both, and `Layers.settle` finishes it.
+
+        What is to be forgotten is put aside, too, as a layer that nobody names.
+        """
+        self._layers.make(self._layer, uid=self._sandbox.uid, sandbox=self._sandbox.id, top=self._before.top)
+        copy_base(self._box, self._layers.path(self._layer))
         self._layers.set_stack(self._sandbox.id, after)
-        self._layers.settle(self._sandbox.id, after)
+        self._layers.settle(self._sandbox.id, (*after.layers, self._layer))
 
     def _undo(self, after: Stack) -> None:
         """Nothing was laid: what was put aside is the top again."""
@@ -160,8 +164,8 @@ class Mason:
     def _same_view(self, after: Stack) -> View | None:
         """The view that it has, if that will do: with the same rules, over the same layers that it was made of."""
         view = self._sandbox.view
-        if view is None or self._wish.kind == "rules":
-            return None
+        if view is None or self._wish.kind in ("rules", "discard"):
+            return None  # the source may have changed since, and is to be seen as it is
         covered = self._before.work[len(self._before.work) - view.covers :]
         return view if after.work[len(after.work) - view.covers :] == covered else None
 
@@ -248,8 +252,8 @@ class Mason:
                 os.close(fd)
 
     def _forget_top(self) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(f"{self._box}/{self._before.top}")
+        with contextlib.suppress(OSError):  # if it cannot be removed now, it is garbage for later
+            remove_tree(self._layers.path(self._layer))
 
 
 def _end_all(first: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import InvalidInput, Unsupported
 from ..types import Resources, Spec
+from .codebases import check_codebase
 from .env import check_env
 from .ignores import check_ignore
 from .labels import check_labels
@@ -47,7 +48,8 @@ def make_spec(
         InvalidInput: a value that cannot be, with what to write instead.
         Unsupported: a keyword that is known and not there yet; it is never ignored.
     """
-    _refuse_what_is_not_there(fallback=fallback, codebase=codebase, gpu=gpu)
+    _refuse_what_is_not_there(fallback=fallback, gpu=gpu)
+    _check_source(source, codebase, snapshot, permissions=permissions, ignore=ignore)
     if not isinstance(strict, bool):
         raise InvalidInput(f"strict is {shown(strict)}; give True or False.")
     return Spec(
@@ -64,6 +66,7 @@ def make_spec(
         packages=check_requirements(packages),
         permissions=check_permissions(permissions),
         ignore=check_ignore(ignore),
+        codebase=None if codebase is None else check_codebase(codebase),
         snapshot=None if snapshot is None else check_name(snapshot, "snapshot"),
     )
 
@@ -95,6 +98,15 @@ def spec_from_json(value: object) -> Spec:
         )
     stored = value.get("permissions")
     return make_spec(**{**value, "permissions": None if stored is None else permissions_from_json(stored)})
+
+
+def _check_source(source: object, codebase: object, snapshot: object, **about: object) -> None:
+    """Rules are about the files of a source: without one they would hold for nothing."""
+    if source is not None and codebase is not None:
+        raise InvalidInput("source= and codebase= are both given; a workspace begins with one of them.")
+    for name, value in about.items():
+        if value is not None and value not in ((), []) and source is codebase is snapshot is None:
+            raise InvalidInput(f"{name}= is about the files of a source; give source= or codebase= too.")
 
 
 def _network(network: object) -> str:
