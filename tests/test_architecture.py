@@ -200,8 +200,10 @@ def test_the_public_names_are_the_facades_the_errors_and_the_types():
     facades = {
         "AsyncCodebases",
         "AsyncSandbox",
+        "AsyncSnapshots",
         "Codebases",
         "Sandbox",
+        "Snapshots",
         "Tools",
         "__version__",
         "run",

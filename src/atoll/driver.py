@@ -151,11 +151,14 @@ class Driver(ABC):
         raise Unsupported(f"The {self.name} driver has no snapshots.")
 
     async def export_snapshot(self, name: str, path: str) -> None:
-        """Write one to a file, which `import_snapshot` reads on any machine. Raises SnapshotNotFound, FileError."""
+        """Write one to a file, which `import_snapshot` reads on any machine.
+
+        Raises SnapshotNotFound, Unsupported, FileError.
+        """
         raise Unsupported(f"The {self.name} driver cannot export snapshots.")
 
-    async def import_snapshot(self, path: str, name: str | None) -> Manifest:
-        """Read one from a file, which may be hostile. Raises InvalidInput, FileError."""
+    async def import_snapshot(self, path: str, name: str | None, *, limit: int) -> Manifest:
+        """Read one of at most `limit` bytes from a file, which may be hostile. Raises InvalidInput, FileError."""
         raise Unsupported(f"The {self.name} driver cannot import snapshots.")
 
     async def rollback(self, handle: Handle, name: str) -> None:
