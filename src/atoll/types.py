@@ -431,7 +431,10 @@ class Metrics(NamedTuple):
 
 
 class Info(NamedTuple):
-    """A sandbox as the registry knows it. `limits` says who enforces each limit, `walls` which layers stand."""
+    """A sandbox as the registry knows it. `limits` says who enforces each limit, `walls` which layers stand.
+
+    `audit` names the sources whose denials `audit()` hears of.
+    """
 
     id: str
     driver: str
@@ -443,6 +446,7 @@ class Info(NamedTuple):
     limits: Mapping[str, Enforcement]
     walls: tuple[str, ...]
     reason: str | None = None
+    audit: tuple[str, ...] = ()
 
 
 class Layer(NamedTuple):

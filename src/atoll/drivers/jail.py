@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..driver import Driver, Register
+from ..driver import AUDIT, Driver, Register
 from ..engine import jobs, launch, messages
 from ..engine.layers import MOST
 from ..engine.layout import HOME_INSIDE, OLD_ROOT, PACKAGES, SHOWN, Layout
@@ -144,7 +144,7 @@ class JailDriver(Driver):
         return "paused" if answer.get("status") == "paused" else "running"
 
     async def describe(self, handle: Handle, info: Info) -> Info:
-        return info._replace(limits=handle.data["limits"], walls=tuple(handle.data["walls"]))
+        return info._replace(limits=handle.data["limits"], walls=tuple(handle.data["walls"]), audit=AUDIT)
 
     async def set_lifetime(self, handle: Handle, seconds: float) -> None:
         await self._ask(handle, {"op": "lifetime", "seconds": seconds})
