@@ -26,7 +26,7 @@ LAYERS = (
     {"io", "home", "guest"},
     {"driver"},
     {"engine", "registry", "store"},
-    {"packages"},
+    {"packages", "review"},
     {"drivers"},
     {"client"},
     {"sandbox"},

@@ -8,17 +8,33 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from .errors import Unsupported
 from .io import IO, Stream
-from .types import Capability, Denial, Handle, Info, Json, Layer, Metrics, Spec, Status
+from .types import Capability, Denial, Handle, Info, Json, Layer, Metrics, Permissions, Spec, Status
 
 AUDIT = ("files", "gate")
 """The sources of denials that need no driver."""
 
 Register = Callable[[Handle], None]
 Manifest = Mapping[str, Json]
+
+
+class Staged(NamedTuple):
+    """What a review looks at: descriptors, the caller's to close, whose content is hostile.
+
+    Args:
+        merged: of the workspace as the sandbox sees it.
+        uppers: of the overlay directories with its changes, newest first.
+        source: the directory that these are changes of.
+        base: the file in which is written how that was at first; it may not be there.
+    """
+
+    merged: int
+    uppers: tuple[int, ...]
+    source: str
+    base: str
 
 
 class GuestStream(Protocol):
@@ -158,16 +174,19 @@ class Driver(ABC):
         """Make sandboxes that begin with its files as they are now, each registered as by `create`. Raises Busy."""
         raise Unsupported(f"The {self.name} driver cannot fork.")
 
-    async def stage(self, handle: Handle) -> tuple[int, list[int]]:
-        """Descriptors of its workspace as it sees it, and of the overlay directories with its changes, newest first.
-
-        They are the caller's to close. Nothing in them is to be trusted.
-        """
+    async def stage(self, handle: Handle) -> Staged:
+        """What a review looks at. Raises InvalidInput for a sandbox without a source."""
         raise Unsupported(f"The {self.name} driver cannot show changes.")
+
+    async def set_permissions(
+        self, handle: Handle, permissions: Permissions | None, ignore: Sequence[str], *, force: bool
+    ) -> str | None:
+        """Have other rules from now on, also for what runs; gives the recipe that enforces them. Raises Busy."""
+        raise Unsupported(f"The {self.name} driver has no path permissions.")
 
     async def discard(self, handle: Handle, *, force: bool) -> None:
         """Have its workspace as it was at first; the rest stays. Raises Busy, as `snapshot` does."""
         raise Unsupported(f"The {self.name} driver cannot discard changes.")
 
 
-__all__ = ["Driver", "GuestStream", "Register", "Stream"]
+__all__ = ["Driver", "GuestStream", "Manifest", "Register", "Staged", "Stream"]

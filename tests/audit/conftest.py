@@ -35,9 +35,7 @@ def ruled():
 
     def rule(sandbox, permissions):
         record = sandbox._core._record
-        record.info = record.info._replace(
-            spec=record.info.spec._replace(permissions=check_permissions(permissions))
-        )
+        record.info = record.info._replace(spec=record.info.spec._replace(permissions=check_permissions(permissions)))
         return sandbox
 
     return rule

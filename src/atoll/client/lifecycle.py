@@ -6,14 +6,16 @@ with the status "gone" and the reason.
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .. import registry, store
 from ..driver import Driver, Register
 from ..errors import AtollError, Busy, DriverError, InvalidInput, SandboxGone
 from ..io import IO
+from ..policy.ignores import check_ignore
 from ..policy.labels import check_labels
 from ..policy.spec import make_spec, spec_from_json
 from ..policy.text import shown
@@ -263,3 +265,17 @@ def offered_tools(tools: Tools | Mapping[str, Function] | None, *, awaited: bool
     from .tools import Tools
 
     return Tools.of(tools, awaited=awaited)
+
+
+def ignores(path: str | os.PathLike[str], ignore: Iterable[str], ignore_file: str | None) -> tuple[str, ...]:
+    """Patterns from a caller and from a file of the directory. Raises InvalidInput."""
+    own = check_ignore(ignore)
+    if ignore_file is None:
+        return own
+    try:
+        with open(os.path.join(path, ignore_file), encoding="utf-8", errors="surrogateescape") as file:
+            lines = file.read().splitlines()
+    except OSError as error:
+        raise InvalidInput(f"ignore_file={ignore_file!r} cannot be read: {error.strerror}.") from error
+    # The caller's come last: they may take back what the file says.
+    return (*check_ignore(lines), *own)

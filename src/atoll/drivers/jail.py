@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..driver import AUDIT, Driver, Register
+from ..driver import AUDIT, Driver, Register, Staged
 from ..engine import jobs, launch, messages
 from ..engine.layers import MOST
 from ..engine.layout import HOME_INSIDE, OLD_ROOT, PACKAGES, SHOWN, Layout
@@ -27,7 +27,8 @@ from ..errors import (
 )
 from ..home import state_dir
 from ..io import Stream
-from ..types import Capability, Handle, Info, Layer, Metrics, Spec, Status
+from ..policy.permissions import to_json
+from ..types import Capability, Handle, Info, Layer, Metrics, Permissions, Spec, Status
 
 if TYPE_CHECKING:
     from ..packages.cache import Environment
@@ -144,7 +145,12 @@ class JailDriver(Driver):
         return "paused" if answer.get("status") == "paused" else "running"
 
     async def describe(self, handle: Handle, info: Info) -> Info:
-        return info._replace(limits=handle.data["limits"], walls=tuple(handle.data["walls"]), audit=AUDIT)
+        return info._replace(
+            limits=handle.data["limits"],
+            walls=tuple(handle.data["walls"]),
+            view=handle.data.get("view"),
+            audit=AUDIT,
+        )
 
     async def set_lifetime(self, handle: Handle, seconds: float) -> None:
         await self._ask(handle, {"op": "lifetime", "seconds": seconds})
@@ -201,12 +207,22 @@ class JailDriver(Driver):
         stack = (await self.find_snapshot(name))["stack"]
         await self._ask(handle, {"op": "restack", "kind": "replace", "stack": stack})
 
-    async def stage(self, handle: Handle) -> tuple[int, list[int]]:
-        _, fds = await self._ask(handle, {"op": "stage"}, fds=MOST + 2)
-        return fds[0], fds[1:]
+    async def stage(self, handle: Handle) -> Staged:
+        answer, fds = await self._ask(handle, {"op": "stage"}, fds=MOST + 2)
+        base = f"{Layout(_home(handle)).box(handle.id)}/base"
+        return Staged(fds[0], tuple(fds[1:]), answer["source"], base)
 
     async def discard(self, handle: Handle, *, force: bool) -> None:
         await self._ask(handle, {"op": "restack", "kind": "discard", "force": force})
+
+    async def set_permissions(
+        self, handle: Handle, permissions: Permissions | None, ignore: Sequence[str], *, force: bool
+    ) -> str | None:
+        rules = to_json(permissions) if permissions else None
+        request = {"op": "restack", "kind": "rules", "force": force, "permissions": rules, "ignore": list(ignore)}
+        answer, _ = await self._ask(handle, request)
+        recipe: str | None = answer["view"]
+        return recipe
 
     async def fork(self, handle: Handle, spec: Spec, count: int, register: Register, *, force: bool) -> list[Handle]:
         answer, _ = await self._ask(handle, {"op": "restack", "kind": "push", "force": force})
@@ -319,6 +335,8 @@ def _job(spec: Spec, resume: Handle | None, home: str) -> dict[str, Any]:
         "environment": None,
         "shown": [],
         "stack": jobs.COMMON["stack"],
+        "permissions": to_json(spec.permissions) if spec.permissions else None,
+        "ignore": list(spec.ignore),
     }
 
 

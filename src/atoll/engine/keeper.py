@@ -16,8 +16,9 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import cgroups, disk, errands, messages, midwife, nursed, sweep, usage
+from . import cgroups, disk, errands, messages, midwife, nursed, sweep, usage, views
 from .claim import claim
+from .places import Rules
 from .restack import Sandbox
 from .settings import BirthFailed, Settings
 from .watchdog import Watchdog
@@ -37,6 +38,8 @@ class Keeper:
         self._expires = born["born"] + born["lifetime"]
         self._workdir = born["workdir"]
         self._source, self._quota = born["source"], born["quota"]
+        self._rules = Rules.of(born)
+        self._view = views.from_json(born["view"], fds[3]) if born["view"] else None
         self._facts = born["facts"]
         self._control, self._listener, maker = (socket.socket(fileno=fd) for fd in fds[:3])
         # A guest that does not listen must not stop its keeper.
@@ -191,7 +194,13 @@ class Keeper:
         """Exchange what it stands on; see `restack`."""
         if self._paused:
             raise BirthFailed("The sandbox is paused; call resume() first.", "busy")
-        messages.send(client, errands.restack(self._settings, self._sandbox(), request))
+        answer, view = errands.restack(self._settings, self._sandbox(), request)
+        if view is not self._view and "ok" in answer:
+            if self._view:
+                self._view.close()
+            self._view = view
+            self._rules = Rules.of(request) if request["kind"] == "rules" else self._rules
+        messages.send(client, answer)
 
     def on_stage(self, client: socket.socket, request: dict[str, Any]) -> None:
         """Show what it has changed; see `staging`."""
@@ -207,6 +216,8 @@ class Keeper:
             self._workdir,
             self._quota,
             loop=self._facts["limits"]["disk"] == "kernel",
+            rules=self._rules,
+            view=self._view,
         )
 
     def on_checkpoint(self, client: socket.socket, request: dict[str, Any]) -> None:
@@ -320,7 +331,7 @@ def _keep(settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int]
     keeper.serve()
     if not keeper.keep_files:
         keeper.give_up_disk()
-    for pidfd in fds[3:]:
+    for pidfd in fds[4:] if born["view"] else fds[3:]:
         nursed.end_nursed(pidfd)
     _end_children()
     if keeper.keep_files:

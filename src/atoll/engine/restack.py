@@ -21,6 +21,7 @@ from .layers import MOST, Layers, Stack, new_layer, new_top
 from .places import Ground
 from .settings import BirthFailed, Settings
 from .tracing import Strayed
+from .views import View
 
 
 class Sandbox(NamedTuple):
@@ -33,6 +34,8 @@ class Sandbox(NamedTuple):
     workdir: str
     quota: int
     loop: bool
+    rules: places.Rules | None = None
+    view: View | None = None
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -43,8 +46,8 @@ class Wish(NamedTuple):
     """What it shall stand on.
 
     Args:
-        kind: "push" to put its top aside and go on from there; "discard" for the same, but with the workspace as it was
-            at first; "replace" to go on from `stack` and forget the top.
+        kind: "push" to put its top aside and go on from there; "rules" for the same with other rules; "discard" for the
+            same with the workspace as it was at first; "replace" to go on from `stack` and forget the top.
         force: end those that hold a file open to write to, rather than to refuse.
         name: of the snapshot that what is put aside becomes; `facts` are kept with it.
     """
@@ -52,6 +55,7 @@ class Wish(NamedTuple):
     kind: str
     stack: Stack | None = None
     force: bool = False
+    rules: places.Rules | None = None
     name: str = ""
     facts: Mapping[str, Any] = {}  # never changed
 
@@ -76,8 +80,8 @@ class Mason:
         self._before = self._layers.stack(sandbox.id)
         self._layer = new_layer()
 
-    def work(self) -> Stack:
-        """Gives the stack that it stands on now.
+    def work(self) -> tuple[Stack, View | None]:
+        """Gives the stack that it stands on now, and the view of its source.
 
         Raises:
             BirthFailed: somebody holds a file open to write to, or it cannot be held; all is as it was.
@@ -92,14 +96,14 @@ class Mason:
             self._check_name()
             try:
                 self._set_aside(after)
-                self._lay(after)
+                view = self._lay(after)
                 self._name(after)
             except BaseException:
                 self._undo(after)
                 raise
         if self._wish.kind == "replace":
             self._forget_top()
-        return after
+        return after, view
 
     def _check_name(self) -> None:
         if self._wish.name and os.path.lexists(self._layers.snapshot_path(self._wish.name)):
@@ -136,18 +140,30 @@ class Mason:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{self._box}/{after.top}")
 
-    def _lay(self, after: Stack) -> None:
+    def _lay(self, after: Stack) -> View | None:
         device, held = self._new_disk(after.top) if self._sandbox.loop else ("", -1)
         sandbox = self._sandbox
         trees: dict[str, int] = {}
         try:
-            ground = Ground(sandbox.id, after, device, sandbox.uid, sandbox.source, sandbox.workdir)
-            trees = places.build(self._settings, ground)
+            rules = self._wish.rules if self._wish.kind == "rules" else sandbox.rules
+            ground = Ground(
+                sandbox.id, after, device, sandbox.uid, sandbox.source, sandbox.workdir, rules, self._same_view(after)
+            )
+            trees, view = places.build(self._settings, ground)
             self._exchange(trees)
         finally:
             for fd in (*trees.values(), held):
                 if fd >= 0:
                     os.close(fd)
+        return view
+
+    def _same_view(self, after: Stack) -> View | None:
+        """The view that it has, if that will do: with the same rules, over the same layers that it was made of."""
+        view = self._sandbox.view
+        if view is None or self._wish.kind == "rules":
+            return None
+        covered = self._before.work[len(self._before.work) - view.covers :]
+        return view if after.work[len(after.work) - view.covers :] == covered else None
 
     def _new_disk(self, name: str) -> tuple[str, int]:
         image = f"{self._box}/{name}"
@@ -223,7 +239,7 @@ class Mason:
                     kernel.mount_setattr(fd, kernel.MOUNT_ATTR_RDONLY, recursive=True)
                 except OSError as error:
                     for each in sealed[:-1]:
-                        kernel.mount_setattr(each, 0, recursive=True, cleared=kernel.MOUNT_ATTR_RDONLY)
+                        kernel.mount_setattr(each, 0, recursive=True, clear=kernel.MOUNT_ATTR_RDONLY)
                     if error.errno == errno.EBUSY:
                         raise _Written(target) from None
                     raise

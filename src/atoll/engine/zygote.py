@@ -18,9 +18,10 @@ import sys
 import time
 from typing import Any
 
+from ..errors import Unsupported
 from ..guest import borrowed
 from ..guest.contextprocess import find_own_modules
-from . import cgroups, disk, kernel, landlock, layout, messages, rootfs, seccomp, stem, sweep
+from . import cgroups, disk, kernel, landlock, layout, messages, rootfs, seccomp, stem, sweep, views
 from .midwife import kind_of
 from .nursery import open_nursery
 from .rehearsal import rehearse
@@ -382,8 +383,16 @@ def prepare(home: str, tag: str, environment: str = "") -> Settings:
         ),
         resolver=servers,
         has_loop=not rootless and disk.available(),
+        recipe=_recipe(rootless),
         environment=environment,
     )
+
+
+def _recipe(rootless: bool) -> views.Recipe | None:
+    try:
+        return views.choose(rootless, views.has_subids(), views.can_overlay(rootless))
+    except Unsupported:
+        return None
 
 
 def _hold(environment: str) -> tuple[int, ...]:

@@ -9,10 +9,12 @@ from typing import Any
 from ..errors import InvalidInput, Unsupported
 from ..types import Resources, Spec
 from .env import check_env
+from .ignores import check_ignore
 from .labels import check_labels
 from .limits import check_lifetime, check_resources, check_timeout
 from .names import check_name
 from .paths import host_path, workspace_path
+from .permissions import check_permissions, from_json as permissions_from_json, to_json as permissions_to_json
 from .requirements import check_requirements
 from .text import shown
 
@@ -45,7 +47,8 @@ def make_spec(
         InvalidInput: a value that cannot be, with what to write instead.
         Unsupported: a keyword that is known and not there yet; it is never ignored.
     """
-    _refuse_what_is_not_there(fallback=fallback, permissions=permissions, ignore=ignore, codebase=codebase, gpu=gpu)
+    _refuse_what_is_not_there(fallback=fallback, codebase=codebase, gpu=gpu)
+    _check_source(source, codebase, snapshot, permissions=permissions, ignore=ignore)
     if not isinstance(strict, bool):
         raise InvalidInput(f"strict is {shown(strict)}; give True or False.")
     return Spec(
@@ -60,6 +63,8 @@ def make_spec(
         workdir=workspace_path(workdir),
         strict=strict,
         packages=check_requirements(packages),
+        permissions=check_permissions(permissions),
+        ignore=check_ignore(ignore),
         snapshot=None if snapshot is None else check_name(snapshot, "snapshot"),
     )
 
@@ -70,6 +75,7 @@ def spec_to_json(spec: Spec) -> dict[str, Any]:
     value["resources"] = spec.resources._asdict()
     value["env"] = dict(spec.env)
     value["labels"] = dict(spec.labels)
+    value["permissions"] = None if spec.permissions is None else permissions_to_json(spec.permissions)
     return value
 
 
@@ -88,7 +94,17 @@ def spec_from_json(value: object) -> Spec:
         raise InvalidInput(
             f"A stored spec has the field {shown(unknown[0])}, which this version of atoll does not know."
         )
-    return make_spec(**value)
+    stored = value.get("permissions")
+    return make_spec(**{**value, "permissions": None if stored is None else permissions_from_json(stored)})
+
+
+def _check_source(source: object, codebase: object, snapshot: object, **about: object) -> None:
+    """Rules are about the files of a source: without one they would hold for nothing."""
+    if source is not None and codebase is not None:
+        raise InvalidInput("source= and codebase= are both given; a workspace begins with one of them.")
+    for name, value in about.items():
+        if value is not None and value not in ((), []) and source is codebase is snapshot is None:
+            raise InvalidInput(f"{name}= is about the files of a source; give source= or codebase= too.")
 
 
 def _network(network: object) -> str:

@@ -16,6 +16,7 @@ from .. import procid
 from ..errors import InvalidInput, SandboxNotFound, StoreError
 from ..home import state_dir
 from ..policy.labels import labels_match
+from ..policy.spec import spec_to_json
 from ..types import Denial, Handle, Spec, Status
 from . import denials
 from .database import Database
@@ -28,6 +29,7 @@ _SET_STATUS = """UPDATE sandboxes SET status = ?, maker_pid = ?, maker_started =
     WHERE id = ? AND spec IS NOT NULL"""
 _SET_EXPIRES = "UPDATE sandboxes SET expires = ? WHERE id = ? AND spec IS NOT NULL"
 _SET_HANDLE = "UPDATE sandboxes SET handle = ? WHERE id = ? AND spec IS NOT NULL"
+_SET_SPEC = "UPDATE sandboxes SET spec = ?, handle = ? WHERE id = ? AND spec IS NOT NULL"
 _RESERVE = """INSERT INTO sandboxes (id, driver, status, labels, created, maker_pid, maker_started, maker_boot)
     VALUES (?, '', 'creating', ?, ?, ?, ?, ?)"""
 
@@ -121,6 +123,10 @@ class Store:
     def set_handle(self, id: str, handle: Handle) -> None:
         """Raises SandboxNotFound."""
         self._update(_SET_HANDLE, (dump(handle._asdict()), id))
+
+    def set_spec(self, id: str, spec: Spec, handle: Handle) -> None:
+        """Raises SandboxNotFound."""
+        self._update(_SET_SPEC, (dump(spec_to_json(spec)), dump(handle._asdict()), id))
 
     def remove(self, id: str) -> bool:
         """Forget a sandbox; whether there was anything to forget."""
