@@ -19,6 +19,7 @@ COMMANDS = {
     "exec": "run a command or a cell in a sandbox that exists",
     "cp": "copy files and directories into a sandbox or out of it",
     "list": "the sandboxes that exist",
+    "audit": "which accesses were refused to a sandbox",
     "stop": "end what runs in a sandbox, and keep its files and variables",
     "resume": "go on with a sandbox that was stopped",
     "destroy": "end sandboxes and remove everything of them",
