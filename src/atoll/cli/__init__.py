@@ -22,6 +22,7 @@ COMMANDS = {
     "apply": "take over what a sandbox has changed, into its source",
     "discard": "throw away what a sandbox has changed of its source",
     "list": "the sandboxes that exist",
+    "audit": "which accesses were refused to a sandbox",
     "stop": "end what runs in a sandbox, and keep its files and variables",
     "resume": "go on with a sandbox that was stopped",
     "destroy": "end sandboxes and remove everything of them",

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..driver import Driver, Register, Staged
+from ..driver import AUDIT, Driver, Register, Staged
 from ..engine import jobs, launch, messages
 from ..engine.layers import MOST
 from ..engine.layout import HOME_INSIDE, OLD_ROOT, PACKAGES, SHOWN, Layout
@@ -148,7 +148,10 @@ class JailDriver(Driver):
 
     async def describe(self, handle: Handle, info: Info) -> Info:
         return info._replace(
-            limits=handle.data["limits"], walls=tuple(handle.data["walls"]), view=handle.data.get("view")
+            limits=handle.data["limits"],
+            walls=tuple(handle.data["walls"]),
+            view=handle.data.get("view"),
+            audit=AUDIT,
         )
 
     async def set_lifetime(self, handle: Handle, seconds: float) -> None:
