@@ -11,7 +11,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Self
 
 from .content import link_content, read_content
@@ -197,6 +197,15 @@ def _digests(tree: Tree, writable: list[tuple[str, Record]]) -> Iterator[tuple[s
 def _is_unchanged(record: Record, found: os.stat_result) -> bool:
     now = record_of(found)
     return record[:4] == now[:4] and record.inode == now.inode and record.ctime_ns in (0, now.ctime_ns)
+
+
+def write_base(target: str, records: Iterable[tuple[str, Record]]) -> None:
+    """Write down what somebody knows otherwise of a source at the start: all of it. Raises OSError."""
+    with _Writer(target) as writer:
+        writer.add(["atoll-base", _VERSION, 0, 0])
+        for path, record in records:
+            writer.add(["s", path, *record])
+        writer.add(["all"])
 
 
 def append_applied(base: str, entries: list[tuple[str, Record | None]]) -> None:
