@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from .client import answers, lifecycle, running
 from .client.auditing import AsyncAudited
+from .client.auditing import AsyncAudited
 from .client.command import (
     MAX_OUTPUT,
     Command,

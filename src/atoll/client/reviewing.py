@@ -12,6 +12,7 @@ from ..errors import InvalidInput, Unsupported
 from ..home import state_dir
 from ..policy.text import shown
 from ..types import Applied, Capability, Change
+from . import auditing
 from .record import Record
 
 OnConflict = Literal["ask", "keep", "take"]
@@ -39,7 +40,9 @@ async def apply(record: Record, paths: Paths, on_conflict: OnConflict, reviewed:
         raise InvalidInput(f"on_conflict is {shown(on_conflict)}; give 'ask', 'keep' or 'take'.")
 
     def work(stage: Any) -> Applied:
-        return review.apply(stage, chosen, on_conflict, reviewed)
+        applied = review.apply(stage, chosen, on_conflict, reviewed)
+        auditing.note(record, "gate", "apply", applied.rejected)
+        return applied
 
     async with _staged(record) as stage:
         if record.info.spec.codebase is None:
