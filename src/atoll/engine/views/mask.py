@@ -120,16 +120,17 @@ class _Painter:
         self._give(directory.path, look, root)
 
     def _make_file(self, entry: Entry, place: int, prefix: bytes) -> None:
-        status = entry.status
-        look = looks.of_entry(entry.level, status.st_mode)
-        fd = os.open(entry.name, _NEW, look.mode, dir_fd=place)
+        status = entry.shown
+        mode, owned = looks.of_entry(entry.level, status.st_mode)
+        fd = os.open(entry.name, _NEW, mode, dir_fd=place)
         try:
-            if status.st_size:
-                os.ftruncate(fd, status.st_size)
+            if size := status.st_size:
+                os.ftruncate(fd, size)
                 if entry.level != "view":
                     os.setxattr(fd, self._metacopy, b"")
                     os.setxattr(fd, self._redirect, prefix + os.fsencode(entry.name))
-            self._give(fd, look)
+            if owner := self._owners[not owned]:
+                os.fchown(fd, owner, owner)
             os.utime(fd, ns=(status.st_atime_ns, status.st_mtime_ns))
         finally:
             os.close(fd)
@@ -140,10 +141,10 @@ class _Painter:
             look = looks.Look(0, owned=entry.level == "write")
             os.symlink(looks.link_target(entry), entry.name, dir_fd=place)
         else:
-            look = looks.of_entry(entry.level, entry.status.st_mode)
+            look = looks.of_entry(entry.level, entry.shown.st_mode)
             os.mknod(entry.name, _NODES[entry.kind] | look.mode, dir_fd=place)
         self._give(entry.name, look, place)
-        times = (entry.status.st_atime_ns, entry.status.st_mtime_ns)
+        times = (entry.shown.st_atime_ns, entry.shown.st_mtime_ns)
         os.utime(entry.name, ns=times, dir_fd=place, follow_symlinks=False)
 
     def _give(self, what: int | str, look: looks.Look, place: int | None = None) -> None:
