@@ -244,7 +244,7 @@ def test_binary_and_strange_text(overlay):
 
 def test_names_with_strange_signs(overlay):
     overlay.start()
-    names = [b"new\nline", b"esc\x1b[31m", b"no-utf-\xff\xfe", b"quote\"back\\slash", b" ", b"\xe2\x80\xaertl", b".wh.x"]
+    names = [b"new\nline", b"esc\x1b[31m", b"no-utf-\xff\xfe", b'quote"back\\slash', b" ", b"\xe2\x80\xaertl", b".wh.x"]
     for name in names:
         with open(os.fsencode(overlay.merged) + b"/" + name, "w") as file:
             file.write("x\n")
