@@ -66,6 +66,14 @@ class Tree:
         finally:
             os.close(fd)
 
+    def is_elsewhere(self, path: str) -> bool:
+        """Whether another mount covers a path."""
+        try:
+            os.close(beneath.open_beneath(self.root, path, os.O_PATH | os.O_NOFOLLOW, beneath.NO_XDEV))
+        except OSError as error:
+            return error.errno == errno.EXDEV
+        return False
+
     def open_file(self, path: str) -> int:
         """A regular file, to be read. Raises OSError, with EINVAL for anything else: nothing else is ever opened."""
         above, name = split(path)

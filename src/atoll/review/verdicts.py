@@ -35,6 +35,8 @@ def refusal(look: Look, difference: Difference, reviewed: Mapping[str, Change] |
         return "It is ignored."
     if change.level != "write":
         return f"The rules give it the level {change.level!r}; only what has 'write' is applied."
+    if look.source.is_elsewhere(change.path):
+        return "Another file system is mounted there in the source, which the sandbox never saw."
     return _unfit(look, difference) or _unreviewed(change, reviewed)
 
 
