@@ -229,8 +229,11 @@ class Midwife:
         """What lies below the top: of a sandbox that is resumed what did before, else what the job says."""
         layers = Layers(self._settings.layout)
         if job["resume"]:
-            stack = layers.stack(self._id)
-            layers.settle(self._id, stack.layers)
+            with layers.naming():
+                stack = layers.stack(self._id)
+                if stack:
+                    stack = layers.settle(self._id, stack)
+                    layers.set_stack(self._id, stack)
             return stack
         stack = Stack.from_json(job["stack"])
         if stack:

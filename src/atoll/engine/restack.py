@@ -19,7 +19,6 @@ from . import disk, holders, jail, kernel, layout, places, usage
 from .holding import Hold
 from .layers import MOST, Layers, Stack, copy_base, new_layer, new_top
 from .places import Ground
-from .removal import remove_tree
 from .settings import BirthFailed, Settings
 from .tracing import Strayed
 from .views import View
@@ -98,23 +97,28 @@ class Mason:
             try:
                 self._set_aside(after)
                 view = self._lay(after)
-                self._name(after)
             except BaseException:
                 self._undo(after)
                 raise
-        if self._wish.kind == "replace":
-            self._forget_top()
+            self._name(after)
+            if after.aside:
+                after = self._forget(after)
         return after, view
 
     def _check_name(self) -> None:
         if self._wish.name and os.path.lexists(self._layers.snapshot_path(self._wish.name)):
-            raise BirthFailed(f"There is already a snapshot {self._wish.name!r}; delete it first.", "invalid_input")
+            raise self._taken()
+
+    def _taken(self) -> BirthFailed:
+        return BirthFailed(f"There is already a snapshot {self._wish.name!r}; delete it first.", "invalid_input")
 
     def _name(self, after: Stack) -> None:
         if self._wish.name:
-            # Somebody else may have been faster since the check; then the newer one keeps the name.
             manifest = {**self._wish.facts, "name": self._wish.name, "stack": after.to_json()}
-            self._layers.add_snapshot(self._wish.name, manifest)
+            try:
+                self._layers.add_snapshot(self._wish.name, manifest)
+            except FileExistsError:  # somebody else was faster since the check; the sandbox goes on as well on these
+                raise self._taken() from None
 
     def _plan(self) -> Stack:
         top = new_top()
@@ -122,19 +126,19 @@ class Mason:
             if self._wish.stack is None:
                 raise ValueError("nothing to replace it by")
             self._layers.check(self._wish.stack)
-            return self._wish.stack._replace(top=top)
+            return self._wish.stack._replace(top=top, aside=self._layer)
         pushed = self._before.pushed(self._layer, top)
         return pushed._replace(work=()) if self._wish.kind == "discard" else pushed
 
     def _set_aside(self, after: Stack) -> None:
         """The stack first: who is interrupted here has both, and `Layers.settle` finishes it.
 
-        What is to be forgotten is put aside, too, as a layer that nobody names.
+        What is to be forgotten is put aside, too.
         """
         self._layers.make(self._layer, uid=self._sandbox.uid, sandbox=self._sandbox.id, top=self._before.top)
         copy_base(self._box, self._layers.path(self._layer))
         self._layers.set_stack(self._sandbox.id, after)
-        self._layers.settle(self._sandbox.id, (*after.layers, self._layer))
+        self._layers.settle(self._sandbox.id, after)
 
     def _undo(self, after: Stack) -> None:
         """Nothing was laid: what was put aside is the top again."""
@@ -251,9 +255,13 @@ class Mason:
             for fd in sealed:
                 os.close(fd)
 
-    def _forget_top(self) -> None:
+    def _forget(self, after: Stack) -> Stack:
+        """Remove what was put aside for that."""
+        forgotten = after._replace(aside="")
+        self._layers.set_stack(self._sandbox.id, forgotten)
         with contextlib.suppress(OSError):  # if it cannot be removed now, it is garbage for later
-            remove_tree(self._layers.path(self._layer))
+            self._layers.remove(after.aside)
+        return forgotten
 
 
 def _end_all(first: int) -> None:
