@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from .client import answers, lifecycle, running
 from .client.auditing import AsyncAudited
-from .client.auditing import AsyncAudited
 from .client.command import (
     MAX_OUTPUT,
     Command,

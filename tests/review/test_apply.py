@@ -12,7 +12,7 @@ import pytest
 from atoll import InvalidInput
 from atoll.review import apply, changes
 
-from .overlays import Overlay, snapshot
+from .overlays import snapshot
 
 
 def journals(overlay):

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from . import messages, staging, views
+from . import messages, staging, viewpost
 from .layers import Stack
 from .places import Rules
 from .restack import Mason, Sandbox, Wish
@@ -45,13 +45,12 @@ def restack(settings: Settings, sandbox: Sandbox, request: dict[str, Any]) -> tu
         told = {"ok": {"stack": after.to_json(), "view": view.recipe if view else None}}
         if view is None or view is sandbox.view:
             return told, ()
-        return {**told, "new": view.to_json()}, (view.mask,)
+        return {**told, "new": True}, viewpost.pack(view)
 
     answer, fds = in_child(work)
     if "ok" not in answer:
         return answer, sandbox.view
-    new = answer.pop("new", None)
-    return answer, views.from_json(new, fds[0] if fds else -1) if new else sandbox.view
+    return answer, viewpost.unpack(fds) if answer.pop("new", False) else sandbox.view
 
 
 def stage(settings: Settings, sandbox: Sandbox, client: socket.socket) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import cgroups, disk, errands, messages, midwife, nursed, sweep, usage, views
+from . import cgroups, disk, errands, messages, midwife, nursed, sweep, usage, viewpost
 from .claim import claim
 from .places import Rules
 from .restack import Sandbox
@@ -39,7 +39,7 @@ class Keeper:
         self._workdir = born["workdir"]
         self._source, self._quota = born["source"], born["quota"]
         self._rules = Rules.of(born)
-        self._view = views.from_json(born["view"], fds[3]) if born["view"] else None
+        self._view = viewpost.unpack(fds[4:] if born["nursed"] else fds[3:])
         self._facts = born["facts"]
         self._control, self._listener, maker = (socket.socket(fileno=fd) for fd in fds[:3])
         # A guest that does not listen must not stop its keeper.
@@ -359,7 +359,7 @@ def _keep(settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int]
     keeper.serve()
     if not keeper.keep_files:
         keeper.give_up_disk()
-    for pidfd in fds[4:] if born["view"] else fds[3:]:
+    for pidfd in fds[3:4] if born["nursed"] else ():
         nursed.end_nursed(pidfd)
     _end_children()
     if keeper.keep_files:

@@ -15,7 +15,6 @@ from ..io import BlockingIO, drive
 from ..sandbox import AsyncSandbox
 from ..types import Completed, ContextInfo, Execution, Info, PermissionsLike, ProcessInfo, Resources, Status
 from .auditing import Audited
-from .auditing import Audited
 from .docs import documented_by
 from .lifetime import Lifetime
 from .review import Review

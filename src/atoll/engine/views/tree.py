@@ -213,7 +213,9 @@ class _Walk:
         if is_directory:
             directory.children.append(Directory(path, name, level, entry.stat(follow_symlinks=False)))
         elif level == "none":
-            kind: Kind = "symlink" if entry.is_symlink() else "file" if entry.is_file(follow_symlinks=False) else "other"
+            kind: Kind = (
+                "symlink" if entry.is_symlink() else "file" if entry.is_file(follow_symlinks=False) else "other"
+            )
             directory.entries.append(Entry(name, kind, level, None))
         else:
             self._take_visible(directory, entry, level, fd)
