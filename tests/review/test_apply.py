@@ -1,4 +1,4 @@
-"""What an apply brings into the source, and what it refuses, in a real overlay. Nothing is refused without a control."""
+"""What an apply brings into the source and what it refuses, in a real overlay. Each refusal has a control."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from atoll import InvalidInput
 from atoll.review import apply, changes
 
-from .overlays import Overlay, snapshot
+from .overlays import snapshot
 
 
 def journals(overlay):
