@@ -87,8 +87,13 @@ class Overlay:
         """Run a command in the merged tree."""
         # A place that is mounted nowhere has no path, of which the shell complains.
         done = subprocess.run(
-            ["sh", "-ec", command], cwd=self.merged, check=False, pass_fds=self._mounts[-1:], capture_output=True, text=True
-        )  # fmt: skip
+            ["sh", "-ec", command],
+            cwd=self.merged,
+            pass_fds=self._mounts[-1:],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
 
 
@@ -100,6 +105,11 @@ def place(root, path, content):
         with open(full, "wb") as file:
             file.write(content.encode() if isinstance(content, str) else content)
     return full
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def mount(options):

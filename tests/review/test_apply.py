@@ -1,4 +1,4 @@
-"""What an apply brings into the source, and what it refuses, in a real overlay. Nothing is refused without a control."""
+"""What an apply brings into the source and what it refuses, in a real overlay. Each refusal has a control."""
 
 from __future__ import annotations
 
