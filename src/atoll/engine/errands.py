@@ -68,8 +68,8 @@ def stage(settings: Settings, sandbox: Sandbox, client: socket.socket) -> dict[s
     return {} if "sent" in answer else answer
 
 
-def record_source(settings: Settings, sandbox: str, source: str, rules: Rules | None) -> int:
-    """Have written down, by a child in the background, how a source is now, unless it was before.
+def record_source(settings: Settings, sandbox: str, source: str, rules: Rules | None, started: float) -> int:
+    """Have written down, by a child in the background, how a source was when a sandbox began to see it, unless it was.
 
     Gives the child's pid, or 0.
     """
@@ -84,7 +84,7 @@ def record_source(settings: Settings, sandbox: str, source: str, rules: Rules | 
             os.nice(15)
             os.closerange(3, _MOST_DESCRIPTORS)
             matcher, ignores = (rules.matcher(), rules.ignores()) if rules else (None, None)
-            review.record_base(source, path, matcher, ignores)
+            review.record_base(source, path, matcher, ignores, int(started * 1e9))
         finally:
             os._exit(0)
     return child

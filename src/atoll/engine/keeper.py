@@ -61,12 +61,12 @@ class Keeper:
     def expires(self) -> float:
         return float(self._expires)
 
-    def record_source(self) -> None:
+    def record_source(self, since: float) -> None:
         """So that a review can tell what the source has changed meanwhile."""
         if self._source:
-            self._recorder = errands.record_source(self._settings, self._id, self._source, self._rules)
+            self._recorder = errands.record_source(self._settings, self._id, self._source, self._rules, since)
 
-    def _record_source_anew(self) -> None:
+    def _record_source_anew(self, since: float) -> None:
         if self._recorder:
             os.kill(self._recorder, signal.SIGKILL)
             os.waitpid(self._recorder, 0)
@@ -74,7 +74,7 @@ class Keeper:
         for name in ("base", "base.applied"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(f"{self._settings.layout.box(self._id)}/{name}")
-        self.record_source()
+        self.record_source(since)
 
     def serve(self) -> None:
         """Until somebody ends the sandbox, its time is up, or its first process is gone."""
@@ -211,6 +211,7 @@ class Keeper:
         """Exchange what it stands on; see `restack`."""
         if self._paused:
             raise BirthFailed("The sandbox is paused; call resume() first.", "busy")
+        began = time.time()
         answer, view = errands.restack(self._settings, self._sandbox(), request)
         if view is not self._view and "ok" in answer:
             if self._view:
@@ -219,7 +220,7 @@ class Keeper:
             self._rules = Rules.of(request) if request["kind"] == "rules" else self._rules
         messages.send(client, answer)
         if request["kind"] == "discard" and "ok" in answer:
-            self._record_source_anew()
+            self._record_source_anew(began)
 
     def on_stage(self, client: socket.socket, request: dict[str, Any]) -> None:
         """Show what it has changed; see `staging`."""
@@ -355,7 +356,7 @@ def _keep(settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int]
             _tell_error(socket.socket(fileno=fds[0]), born["failed"])
         return
     keeper = Keeper(settings, sandbox, born, fds)
-    keeper.record_source()
+    keeper.record_source(born["born"])
     keeper.serve()
     if not keeper.keep_files:
         keeper.give_up_disk()
