@@ -100,7 +100,7 @@ def record_base(
             writer.add(["atoll-base", _VERSION])
             writable: list[tuple[str, Record]] = []
             latest = _NEVER if started is None else started - _COARSE
-            complete = found.st_ctime_ns < latest
+            complete = os.fstat(root).st_ctime_ns < latest
             for path, seen, changed in _records(tree, judge):
                 is_late = changed >= latest
                 record = seen._replace(size=_MOVED_ON, ctime_ns=0, digest=None) if is_late else seen
