@@ -24,9 +24,9 @@ LAYERS = (
     {"errors"},
     {"policy", "wire", "procid"},
     {"io", "home", "guest"},
-    {"driver"},
+    {"driver", "review"},
     {"engine", "registry", "store"},
-    {"packages"},
+    {"codebases", "packages"},
     {"drivers"},
     {"client"},
     {"sandbox"},
@@ -197,7 +197,19 @@ def public_classes(module):
 
 
 def test_the_public_names_are_the_facades_the_errors_and_the_types():
-    facades = {"AsyncSandbox", "Sandbox", "Tools", "__version__", "run", "run_code", "run_many"}
+    facades = {
+        "AsyncCodebases",
+        "AsyncSandbox",
+        "AsyncSnapshots",
+        "Codebases",
+        "Sandbox",
+        "Snapshots",
+        "Tools",
+        "__version__",
+        "run",
+        "run_code",
+        "run_many",
+    }
     presets = {"extend_preset", "get_preset", "list_presets", "register_preset"}
     assert set(atoll.__all__) == facades | presets | public_classes(errors).keys() | public_classes(types).keys()
     assert len(atoll.__all__) == len(set(atoll.__all__))

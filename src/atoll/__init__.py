@@ -15,6 +15,8 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # what type checkers take for true; importing typing for it would cost 5 ms
 if TYPE_CHECKING:
+    from .client.codebases import AsyncCodebases
+    from .client.snapshots import AsyncSnapshots
     from .client.tools import Tools
     from .errors import (
         AtollError,
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
     from .policy.presets import extend_preset, get_preset, list_presets, register_preset
     from .sandbox import AsyncSandbox
     from .sync import Sandbox, run, run_code, run_many
+    from .sync.codebases import Codebases
+    from .sync.snapshots import Snapshots
     from .types import (
         Applied,
         Capability,
@@ -80,6 +84,7 @@ if TYPE_CHECKING:
         Snapshot,
         Spec,
         Transfer,
+        Upload,
         Variable,
     )
 
@@ -87,7 +92,9 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Applied",
+    "AsyncCodebases",
     "AsyncSandbox",
+    "AsyncSnapshots",
     "AtollError",
     "Busy",
     "Capability",
@@ -97,6 +104,7 @@ __all__ = [
     "CodeError",
     "Codebase",
     "CodebaseNotFound",
+    "Codebases",
     "CommandFailed",
     "Completed",
     "ContextInfo",
@@ -138,6 +146,7 @@ __all__ = [
     "SessionEnded",
     "Snapshot",
     "SnapshotNotFound",
+    "Snapshots",
     "Spec",
     "StoreError",
     "TimedOut",
@@ -146,6 +155,7 @@ __all__ = [
     "UnknownDriver",
     "Unresponsive",
     "Unsupported",
+    "Upload",
     "Variable",
     "WallUnavailable",
     "__version__",
@@ -159,24 +169,25 @@ __all__ = [
 ]
 
 _SYNC = {"Sandbox", "run", "run_code", "run_many"}
-_PRESETS = {"extend_preset", "get_preset", "list_presets", "register_preset"}
+_ELSEWHERE = {
+    "AsyncCodebases": "client.codebases", "AsyncSandbox": "sandbox", "AsyncSnapshots": "client.snapshots",
+    "Codebases": "sync.codebases", "Snapshots": "sync.snapshots", "Tools": "client.tools",
+    "extend_preset": "policy.presets", "get_preset": "policy.presets", "list_presets": "policy.presets",
+    "register_preset": "policy.presets",
+}  # fmt: skip
 _TYPES = {
     "Applied", "Capability", "Change", "Checkpoint", "Chunk", "CodeError", "Codebase", "Completed",
     "ContextInfo", "Denial", "Execution", "Explanation", "FileEvent", "FileInfo", "Handle", "Info", "Layer",
     "Match", "Metrics", "PathRule", "Permissions", "ProcessInfo", "Resources", "Result", "Snapshot", "Spec",
-    "Transfer", "Variable",
+    "Transfer", "Upload", "Variable",
 }  # fmt: skip
 
 
 def _home_of(name: str) -> str:
-    if name == "AsyncSandbox":
-        return "sandbox"
     if name in _SYNC:
         return "sync"
-    if name in _PRESETS:
-        return "policy.presets"
-    if name == "Tools":
-        return "client.tools"
+    if name in _ELSEWHERE:
+        return _ELSEWHERE[name]
     return "types" if name in _TYPES else "errors"
 
 

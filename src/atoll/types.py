@@ -420,6 +420,22 @@ class Codebase(NamedTuple):
     updated: float
 
 
+class Upload(NamedTuple):
+    """What an upload did to a codebase. The counts are of paths, directories too.
+
+    `version` is the one before where nothing changed. `bytes_stored` is what was not there in any codebase;
+    `skipped` names pipes, sockets and devices, which are left out.
+    """
+
+    version: int
+    added: int
+    changed: int
+    removed: int
+    unchanged: int
+    bytes_stored: int
+    skipped: tuple[str, ...] = ()
+
+
 class Metrics(NamedTuple):
     """What the whole sandbox uses now. `None` where the host cannot tell."""
 
@@ -431,7 +447,11 @@ class Metrics(NamedTuple):
 
 
 class Info(NamedTuple):
-    """A sandbox as the registry knows it. `limits` says who enforces each limit, `walls` which layers stand."""
+    """A sandbox as the registry knows it. `limits` says who enforces each limit, `walls` which layers stand.
+
+    `view` is how path permissions are enforced, if there are any: a recipe of docs/explanation/permissions.md.
+    `audit` names the sources whose denials `audit()` hears of.
+    """
 
     id: str
     driver: str
@@ -443,6 +463,8 @@ class Info(NamedTuple):
     limits: Mapping[str, Enforcement]
     walls: tuple[str, ...]
     reason: str | None = None
+    view: str | None = None
+    audit: tuple[str, ...] = ()
 
 
 class Layer(NamedTuple):

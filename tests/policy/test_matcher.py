@@ -11,10 +11,10 @@ from atoll.policy.rules import LEVELS, Matcher
 from atoll.types import PathRule
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=1500, deadline=None)
 @given(st.lists(rules, max_size=6), st.lists(paths, min_size=1, max_size=6))
 @example([PathRule("**a*b", "read")], ["ab", "a/b", "x/a/b"])
-@example([PathRule("/*", "read"), PathRule("?*", "none")], ["", "a", "a/b"])
+@example([PathRule("/*", "read")], ["", "a", "a/b"])
 def test_the_compiled_matcher_and_the_slow_one_agree(given_rules, given_paths):
     matcher = Matcher(given_rules)
     for path in given_paths:

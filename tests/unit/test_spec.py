@@ -57,6 +57,8 @@ def test_the_defaults_are_the_defaults_of_spec():
 
 @given(specs)
 def test_a_spec_survives_json(keywords):
+    if keywords.get("permissions") or keywords.get("ignore"):
+        keywords["source"] = "/srv/x"
     spec = make_spec(**keywords)
     assert spec_from_json(json.loads(json.dumps(spec_to_json(spec)))) == spec
 
@@ -158,7 +160,6 @@ def test_bad_paths_are_refused_by_name(keyword, path):
 @pytest.mark.parametrize(
     ("keyword", "value"),
     [
-        ("codebase", "mine"),
         ("gpu", "T4"),
         ("gpu", False),
         ("fallback", ["docker"]),
@@ -171,28 +172,38 @@ def test_what_is_not_there_yet_is_refused_and_not_ignored(keyword, value):
 
 @pytest.mark.parametrize("empty", [None, (), [], {}])
 def test_leaving_them_empty_is_fine(empty):
-    given = dict.fromkeys(["packages", "gpu", "fallback", "codebase"], empty)
+    given = dict.fromkeys(["packages", "gpu", "fallback"], empty)
     assert make_spec(**given) == Spec()
 
 
 @pytest.mark.parametrize("value", [{"read": ["/"]}, {}, (), [], 1, "agent", [("a", "see")], PathRule("a", "read")])
 def test_permissions_that_say_nothing_clear_are_refused_and_not_ignored(value):
     with pytest.raises(InvalidInput):
-        make_spec(permissions=value)
+        make_spec(permissions=value, source="/srv/x")
 
 
 def test_permissions_come_as_a_preset_or_as_rules():
-    assert make_spec(permissions="agent-safe").permissions == get_preset("agent-safe")
-    assert make_spec(permissions=[("a", "read")]).permissions == Permissions((PathRule("a", "read"),))
+    assert make_spec(permissions="agent-safe", source="/srv/x").permissions == get_preset("agent-safe")
+    rules_of_ones_own = make_spec(permissions=[("a", "read")], source="/srv/x").permissions
+    assert rules_of_ones_own == Permissions((PathRule("a", "read"),))
     assert make_spec(permissions=None) == Spec()
 
 
+@pytest.mark.parametrize("about", [{"permissions": "agent-safe"}, {"ignore": ["a/"]}])
+def test_rules_without_a_source_are_refused_since_they_would_hold_for_nothing(about):
+    with pytest.raises(InvalidInput, match="is about the files of a source"):
+        make_spec(**about)
+    make_spec(**about, source="/srv/x")
+    with pytest.raises(InvalidInput, match="both given"):
+        make_spec(**about, source="/srv/x", codebase="mine")
+
+
 def test_ignore_is_a_list_of_patterns():
-    assert make_spec(ignore=["a/", "!b"]).ignore == ("a/", "!b")
+    assert make_spec(ignore=["a/", "!b"], source="/srv/x").ignore == ("a/", "!b")
     assert make_spec(ignore=[]).ignore == make_spec(ignore=()).ignore == ()
     for wrong in ("a/", None, 1, [1], ["a\nb"]):
         with pytest.raises(InvalidInput, match="ignore"):
-            make_spec(ignore=wrong)
+            make_spec(ignore=wrong, source="/srv/x")
 
 
 @pytest.mark.parametrize("strict", [1, "yes", None])

@@ -21,6 +21,7 @@ def add_sandbox_options(parser: Parser) -> None:
     add("-p", "--driver", metavar="NAME", help="the wall; `atoll providers` lists them (default: jail)")
     add("--image", metavar="PATH", help="a root file system, as a directory or tar (default: this machine's /usr)")
     add("--source", metavar="DIR", help="start with the files of DIR as the workspace; DIR itself is never changed")
+    add("--snapshot", metavar="NAME", help="begin with a snapshot; `atoll snapshot list` shows them")
     add("--workdir", metavar="DIR", help="where to start: a directory of the workspace, or an absolute path "
         "to have the workspace there (default: /workspace)")  # fmt: skip
     add("--network", metavar="KIND", help="none (default), all, or host for sharing this machine's")
@@ -88,7 +89,7 @@ def add_driver_option(parser: Parser, help: str) -> None:
 
 def wishes(args: Namespace) -> dict[str, Any]:
     """The keywords for `Sandbox.create` that were asked for, and no others. Raises InvalidInput."""
-    found: dict[str, Any] = {name: getattr(args, name) for name in ("image", "source", "network")}
+    found: dict[str, Any] = {name: getattr(args, name) for name in ("image", "source", "network", "snapshot")}
     found["labels"] = labels_of(args)
     found["workdir"] = None if args.workdir is None or starts_inside(args.workdir) else args.workdir
     found["lifetime"] = None if args.lifetime is None else duration(args.lifetime, "--lifetime")

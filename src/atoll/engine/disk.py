@@ -78,21 +78,29 @@ def copy_sparse(source: str, target: str) -> None:
     reader = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     writer = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        size = os.fstat(reader).st_size
-        os.ftruncate(writer, size)
-        position = 0
-        while position < size:
-            try:
-                start = os.lseek(reader, position, os.SEEK_DATA)
-            except OSError:
-                break
-            end = os.lseek(reader, start, os.SEEK_HOLE)
-            while start < end:
-                start += os.copy_file_range(reader, writer, end - start, start, start)
-            position = end
+        copy_content(reader, writer)
     finally:
         os.close(reader)
         os.close(writer)
+
+
+def copy_content(reader: int, writer: int) -> None:
+    """Copy all that a file has into an empty one, holes as holes. A file that shrinks meanwhile ends in one."""
+    size = os.fstat(reader).st_size
+    os.ftruncate(writer, size)
+    position = 0
+    while position < size:
+        try:
+            start = os.lseek(reader, position, os.SEEK_DATA)
+        except OSError:
+            break
+        end = os.lseek(reader, start, os.SEEK_HOLE)
+        while start < end:
+            copied = os.copy_file_range(reader, writer, end - start, start, start)
+            if copied == 0:
+                return
+            start += copied
+        position = end
 
 
 def shut_down(path: str) -> None:

@@ -16,8 +16,9 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import cgroups, disk, errands, messages, midwife, nursed, sweep, usage
+from . import cgroups, disk, errands, messages, midwife, nursed, sweep, usage, views
 from .claim import claim
+from .places import Rules
 from .restack import Sandbox
 from .settings import BirthFailed, Settings
 from .watchdog import Watchdog
@@ -37,6 +38,8 @@ class Keeper:
         self._expires = born["born"] + born["lifetime"]
         self._workdir = born["workdir"]
         self._source, self._quota = born["source"], born["quota"]
+        self._rules = Rules.of(born)
+        self._view = views.from_json(born["view"], fds[3]) if born["view"] else None
         self._facts = born["facts"]
         self._control, self._listener, maker = (socket.socket(fileno=fd) for fd in fds[:3])
         # A guest that does not listen must not stop its keeper.
@@ -45,6 +48,7 @@ class Keeper:
         self._clients = {maker.fileno(): maker}
         self._paused = False
         self._done = False
+        self._recorder = 0
         self._watchdog = Watchdog.needed(born, settings.layout.box(sandbox))
         self._poll = select.poll()
         for sock in (self._control, self._listener, maker):
@@ -56,6 +60,21 @@ class Keeper:
     @property
     def expires(self) -> float:
         return float(self._expires)
+
+    def record_source(self) -> None:
+        """So that a review can tell what the source has changed meanwhile."""
+        if self._source:
+            self._recorder = errands.record_source(self._settings, self._id, self._source, self._rules)
+
+    def _record_source_anew(self) -> None:
+        if self._recorder:
+            os.kill(self._recorder, signal.SIGKILL)
+            os.waitpid(self._recorder, 0)
+            self._recorder = 0
+        for name in ("base", "base.applied"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{self._settings.layout.box(self._id)}/{name}")
+        self.record_source()
 
     def serve(self) -> None:
         """Until somebody ends the sandbox, its time is up, or its first process is gone."""
@@ -76,6 +95,7 @@ class Keeper:
                 self._done = True
             elif self._watchdog and not self._paused:
                 self._watchdog.look(time.monotonic())
+            self._records()
         if self._paused:
             # A frozen process cannot die.
             self._freeze(frozen=False)
@@ -191,12 +211,28 @@ class Keeper:
         """Exchange what it stands on; see `restack`."""
         if self._paused:
             raise BirthFailed("The sandbox is paused; call resume() first.", "busy")
-        messages.send(client, errands.restack(self._settings, self._sandbox(), request))
+        answer, view = errands.restack(self._settings, self._sandbox(), request)
+        if view is not self._view and "ok" in answer:
+            if self._view:
+                self._view.close()
+            self._view = view
+            self._rules = Rules.of(request) if request["kind"] == "rules" else self._rules
+        messages.send(client, answer)
+        if request["kind"] == "discard" and "ok" in answer:
+            self._record_source_anew()
 
     def on_stage(self, client: socket.socket, request: dict[str, Any]) -> None:
         """Show what it has changed; see `staging`."""
-        if failed := errands.stage(self._settings, self._sandbox(), client):
+        if request.get("patient") and self._records():
+            messages.send(client, {"ok": {"recording": True}})
+        elif failed := errands.stage(self._settings, self._sandbox(), client):
             messages.send(client, failed)
+
+    def _records(self) -> bool:
+        """Whether it is still being written down how the source was."""
+        if self._recorder and os.waitpid(self._recorder, os.WNOHANG)[0]:
+            self._recorder = 0
+        return self._recorder != 0
 
     def _sandbox(self) -> Sandbox:
         return Sandbox(
@@ -207,6 +243,8 @@ class Keeper:
             self._workdir,
             self._quota,
             loop=self._facts["limits"]["disk"] == "kernel",
+            rules=self._rules,
+            view=self._view,
         )
 
     def on_checkpoint(self, client: socket.socket, request: dict[str, Any]) -> None:
@@ -317,10 +355,11 @@ def _keep(settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int]
             _tell_error(socket.socket(fileno=fds[0]), born["failed"])
         return
     keeper = Keeper(settings, sandbox, born, fds)
+    keeper.record_source()
     keeper.serve()
     if not keeper.keep_files:
         keeper.give_up_disk()
-    for pidfd in fds[3:]:
+    for pidfd in fds[4:] if born["view"] else fds[3:]:
         nursed.end_nursed(pidfd)
     _end_children()
     if keeper.keep_files:

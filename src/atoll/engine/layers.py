@@ -130,9 +130,9 @@ class Layers:
         os.mkdir(self.path(layer), 0o711)
         self.describe(layer, **facts)
 
-    def settle(self, sandbox: str, stack: Stack) -> None:
-        """Bring what was the top of a sandbox to the layer that it is now, as far as that was not done yet."""
-        for layer in stack.layers:
+    def settle(self, sandbox: str, layers: tuple[str, ...]) -> None:
+        """Bring what was the top of a sandbox to the one of these that it is now, as far as that was not done yet."""
+        for layer in layers:
             about = self.about(layer)
             if about.get("sandbox") == sandbox and "top" in about:
                 box = self._places.box(sandbox)
@@ -234,3 +234,16 @@ def write_whole(path: str, value: dict[str, Any]) -> None:
     with open(draft, "w", encoding="utf-8") as file:
         json.dump(value, file)
     os.rename(draft, path)
+
+
+def copy_base(source: str, target: str) -> None:
+    """Bring what was written down about a sandbox's source from its box to a layer, or back; see `review`.
+
+    It may still be being written; what an apply has added to it is each sandbox's own.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        os.link(f"{source}/base", f"{target}/base")
+    with contextlib.suppress(FileNotFoundError), open(f"{source}/base.applied", "rb") as file:
+        data = file.read()
+        with open(f"{target}/base.applied", "wb") as copy:
+            copy.write(data)

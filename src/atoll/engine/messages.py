@@ -10,7 +10,7 @@ from typing import Any
 
 VERSION = 1
 MAX_MESSAGE = 128 << 10
-_SPACE = socket.CMSG_SPACE(4 * 4)
+_SPACE = socket.CMSG_SPACE(8 * 4)
 _to_json = json.JSONEncoder(separators=(",", ":")).encode
 
 

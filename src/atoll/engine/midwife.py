@@ -21,8 +21,9 @@ from typing import Any, NoReturn
 from . import cgroups, disk, first, jail, jobs, kernel, layout, limits, messages, nursed, places, rootfs
 from .idmap import mapped_source
 from .inspection import Broken, Identity, identity
-from .layers import Layers, Stack
+from .layers import Layers, Stack, copy_base
 from .settings import FIRST_UID, NURSED_UIDS, UIDS, BirthFailed, Settings, started_at
+from .views import View
 from .ward import Ward
 
 Delivery = tuple[dict[str, Any], list[int]]
@@ -42,6 +43,7 @@ class Midwife:
         self._pid = 0
         self._pidfd = -1
         self._closed = False
+        self._view: View | None = None
         self.delivered = False
         self._control: socket.socket = self._listener
 
@@ -108,7 +110,7 @@ class Midwife:
         with contextlib.closing(nursed.Hand(self._settings, self._pid, self._uid)) as hand:
             stack = self._stack(job)
             device, held = self._disk(job["quota"], stack.top) if job["loop"] else ("", -1)
-            trees = places.build(self._settings, self._ground(job, stack, device))
+            trees, self._view = places.build(self._settings, self._ground(job, stack, device))
             nursed.furnish(self._pid, hand.proc, trees, job)
             _close(held)
             given = self._hand_job(job, os.open(f"/proc/{self._pid}/oom_score_adj", os.O_RDWR | os.O_CLOEXEC))
@@ -187,7 +189,9 @@ class Midwife:
         """Mount the writable places and the source, then have the first process close the wall."""
         stack = self._stack(job)
         device, held = self._disk(job["quota"], stack.top) if job["loop"] else ("", -1)
-        trees = places.build(self._settings, self._ground(job, stack, device)) if stack else {}
+        trees: dict[str, int] = {}
+        if stack or places.Rules.of(job):
+            trees, self._view = places.build(self._settings, self._ground(job, stack, device))
         source = None if trees else self._source(job)
         if not device:
             jail.make_writable(self._box, self._owner)
@@ -218,20 +222,23 @@ class Midwife:
         return None if self._settings.rootless else self._uid
 
     def _ground(self, job: dict[str, Any], stack: Stack, device: str) -> places.Ground:
-        return places.Ground(self._id, stack, device, self._owner, job["source"], job["workdir"])
+        rules = places.Rules.of(job)
+        return places.Ground(self._id, stack, device, self._owner, job["source"], job["workdir"], rules)
 
     def _stack(self, job: dict[str, Any]) -> Stack:
         """What lies below the top: of a sandbox that is resumed what did before, else what the job says."""
         layers = Layers(self._settings.layout)
         if job["resume"]:
             stack = layers.stack(self._id)
-            layers.settle(self._id, stack)
+            layers.settle(self._id, stack.layers)
             return stack
         stack = Stack.from_json(job["stack"])
         if stack:
             with layers.naming():
                 layers.set_stack(self._id, stack)
                 layers.check(stack)
+                for layer in stack.work[:1]:
+                    copy_base(layers.path(layer), self._box)
         return stack
 
     def _hand_job(self, job: dict[str, Any], *fds: int) -> set[Identity]:
@@ -289,6 +296,7 @@ class Midwife:
             "uid": self._uid,
             "limits": job["enforcement"],
             "walls": limits.walls(self._settings),
+            "view": self._view.recipe if self._view else None,
         }
         ours, theirs = socket.socketpair()
         socket.send_fds(self._control, [b"c"], [theirs.fileno()])
@@ -298,6 +306,9 @@ class Midwife:
             "lifetime": job["lifetime"],
             "workdir": job["workdir"],
             "source": job["source"],
+            "permissions": job["permissions"],
+            "ignore": job["ignore"],
+            "view": self._view.to_json() if self._view else None,
             "memory": job["memory"],
             "quota": job["quota"],
             "facts": facts,
@@ -306,6 +317,8 @@ class Midwife:
         ours.close()
         theirs.close()
         fds = [self._control.detach(), self._listener.detach(), maker.detach()]
+        if self._view:
+            fds.append(self._view.mask)
         return born, fds if self._pidfd < 0 else [*fds, self._pidfd]
 
 

@@ -17,10 +17,12 @@ from typing import Any, NamedTuple
 
 from . import disk, holders, jail, kernel, layout, places, usage
 from .holding import Hold
-from .layers import MOST, Layers, Stack, new_layer, new_top
+from .layers import MOST, Layers, Stack, copy_base, new_layer, new_top
 from .places import Ground
+from .removal import remove_tree
 from .settings import BirthFailed, Settings
 from .tracing import Strayed
+from .views import View
 
 
 class Sandbox(NamedTuple):
@@ -33,6 +35,8 @@ class Sandbox(NamedTuple):
     workdir: str
     quota: int
     loop: bool
+    rules: places.Rules | None = None
+    view: View | None = None
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -43,8 +47,8 @@ class Wish(NamedTuple):
     """What it shall stand on.
 
     Args:
-        kind: "push" to put its top aside and go on from there; "discard" for the same, but with the workspace as it was
-            at first; "replace" to go on from `stack` and forget the top.
+        kind: "push" to put its top aside and go on from there; "rules" for the same with other rules; "discard" for the
+            same with the workspace as it was at first; "replace" to go on from `stack` and forget the top.
         force: end those that hold a file open to write to, rather than to refuse.
         name: of the snapshot that what is put aside becomes; `facts` are kept with it.
     """
@@ -52,6 +56,7 @@ class Wish(NamedTuple):
     kind: str
     stack: Stack | None = None
     force: bool = False
+    rules: places.Rules | None = None
     name: str = ""
     facts: Mapping[str, Any] = {}  # never changed
 
@@ -76,8 +81,8 @@ class Mason:
         self._before = self._layers.stack(sandbox.id)
         self._layer = new_layer()
 
-    def work(self) -> Stack:
-        """Gives the stack that it stands on now.
+    def work(self) -> tuple[Stack, View | None]:
+        """Gives the stack that it stands on now, and the view of its source.
 
         Raises:
             BirthFailed: somebody holds a file open to write to, or it cannot be held; all is as it was.
@@ -92,14 +97,14 @@ class Mason:
             self._check_name()
             try:
                 self._set_aside(after)
-                self._lay(after)
+                view = self._lay(after)
                 self._name(after)
             except BaseException:
                 self._undo(after)
                 raise
         if self._wish.kind == "replace":
             self._forget_top()
-        return after
+        return after, view
 
     def _check_name(self) -> None:
         if self._wish.name and os.path.lexists(self._layers.snapshot_path(self._wish.name)):
@@ -122,11 +127,14 @@ class Mason:
         return pushed._replace(work=()) if self._wish.kind == "discard" else pushed
 
     def _set_aside(self, after: Stack) -> None:
-        """The stack first: who is interrupted here has both, and `Layers.settle` finishes it."""
-        if self._wish.kind != "replace":
-            self._layers.make(self._layer, uid=self._sandbox.uid, sandbox=self._sandbox.id, top=self._before.top)
+        """The stack first: who is interrupted here has both, and `Layers.settle` finishes it.
+
+        What is to be forgotten is put aside, too, as a layer that nobody names.
+        """
+        self._layers.make(self._layer, uid=self._sandbox.uid, sandbox=self._sandbox.id, top=self._before.top)
+        copy_base(self._box, self._layers.path(self._layer))
         self._layers.set_stack(self._sandbox.id, after)
-        self._layers.settle(self._sandbox.id, after)
+        self._layers.settle(self._sandbox.id, (*after.layers, self._layer))
 
     def _undo(self, after: Stack) -> None:
         """Nothing was laid: what was put aside is the top again."""
@@ -136,18 +144,30 @@ class Mason:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{self._box}/{after.top}")
 
-    def _lay(self, after: Stack) -> None:
+    def _lay(self, after: Stack) -> View | None:
         device, held = self._new_disk(after.top) if self._sandbox.loop else ("", -1)
         sandbox = self._sandbox
         trees: dict[str, int] = {}
         try:
-            ground = Ground(sandbox.id, after, device, sandbox.uid, sandbox.source, sandbox.workdir)
-            trees = places.build(self._settings, ground)
+            rules = self._wish.rules if self._wish.kind == "rules" else sandbox.rules
+            ground = Ground(
+                sandbox.id, after, device, sandbox.uid, sandbox.source, sandbox.workdir, rules, self._same_view(after)
+            )
+            trees, view = places.build(self._settings, ground)
             self._exchange(trees)
         finally:
             for fd in (*trees.values(), held):
                 if fd >= 0:
                     os.close(fd)
+        return view
+
+    def _same_view(self, after: Stack) -> View | None:
+        """The view that it has, if that will do: with the same rules, over the same layers that it was made of."""
+        view = self._sandbox.view
+        if view is None or self._wish.kind in ("rules", "discard"):
+            return None  # the source may have changed since, and is to be seen as it is
+        covered = self._before.work[len(self._before.work) - view.covers :]
+        return view if after.work[len(after.work) - view.covers :] == covered else None
 
     def _new_disk(self, name: str) -> tuple[str, int]:
         image = f"{self._box}/{name}"
@@ -223,7 +243,7 @@ class Mason:
                     kernel.mount_setattr(fd, kernel.MOUNT_ATTR_RDONLY, recursive=True)
                 except OSError as error:
                     for each in sealed[:-1]:
-                        kernel.mount_setattr(each, 0, recursive=True, cleared=kernel.MOUNT_ATTR_RDONLY)
+                        kernel.mount_setattr(each, 0, recursive=True, clear=kernel.MOUNT_ATTR_RDONLY)
                     if error.errno == errno.EBUSY:
                         raise _Written(target) from None
                     raise
@@ -232,8 +252,8 @@ class Mason:
                 os.close(fd)
 
     def _forget_top(self) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(f"{self._box}/{self._before.top}")
+        with contextlib.suppress(OSError):  # if it cannot be removed now, it is garbage for later
+            remove_tree(self._layers.path(self._layer))
 
 
 def _end_all(first: int) -> None:

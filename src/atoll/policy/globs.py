@@ -21,7 +21,7 @@ ANY = "[^/]*"
 STAR, SPAN = "*", "**"  # beside other characters of a name
 NAME, DEEP = "/*/", "/**/"  # instead of a name
 _ESCAPABLE = frozenset("*?[]{}!\\ #-^")
-_BRACES = r"(?<!\\)\{[^/{}]*,[^/{}]*\}"
+_BRACES = re.compile(r"(?<!\\)\{[^/{}]*,[^/{}]*\}")
 
 
 class One(NamedTuple):
@@ -91,7 +91,7 @@ def parse_glob(pattern: str, *, hides: bool) -> Glob:
     if pattern.startswith("!"):
         raise InvalidInput(f"The pattern {shown(pattern)} begins with '!'; a rule says what holds by its level. "
                            "Write '\\!' for a name that begins so.")  # fmt: skip
-    if re.search(_BRACES, pattern):
+    if _BRACES.search(pattern):
         raise InvalidInput(f"The pattern {shown(pattern)} has alternatives in braces; write a rule for each of them.")
     segments = [_segment(name, pattern) for name in _names(pattern)]
     segments = [each for at, each in enumerate(segments) if each != [DEEP] or segments[at - 1 : at] != [each]]

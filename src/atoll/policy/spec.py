@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import InvalidInput, Unsupported
 from ..types import Permissions, Resources, Spec
+from .codebases import check_codebase
 from .env import check_env
 from .labels import check_labels
 from .limits import check_lifetime, check_resources, check_timeout
@@ -45,7 +46,8 @@ def make_spec(
         InvalidInput: a value that cannot be, with what to write instead.
         Unsupported: a keyword that is known and not there yet; it is never ignored.
     """
-    _refuse_what_is_not_there(fallback=fallback, codebase=codebase, gpu=gpu)
+    _refuse_what_is_not_there(fallback=fallback, gpu=gpu)
+    _check_source(source, codebase, snapshot, permissions=permissions, ignore=ignore)
     if not isinstance(strict, bool):
         raise InvalidInput(f"strict is {shown(strict)}; give True or False.")
     return Spec(
@@ -62,6 +64,7 @@ def make_spec(
         packages=check_requirements(packages),
         permissions=_permissions(permissions),
         ignore=_ignore(ignore),
+        codebase=None if codebase is None else check_codebase(codebase),
         snapshot=None if snapshot is None else check_name(snapshot, "snapshot"),
     )
 
@@ -99,6 +102,15 @@ def spec_from_json(value: object) -> Spec:
 
         value = {**value, "permissions": from_json(value["permissions"])}
     return make_spec(**value)
+
+
+def _check_source(source: object, codebase: object, snapshot: object, **about: object) -> None:
+    """Rules are about the files of a source: without one they would hold for nothing."""
+    if source is not None and codebase is not None:
+        raise InvalidInput("source= and codebase= are both given; a workspace begins with one of them.")
+    for name, value in about.items():
+        if value is not None and value not in ((), []) and source is codebase is snapshot is None:
+            raise InvalidInput(f"{name}= is about the files of a source; give source= or codebase= too.")
 
 
 # Most sandboxes have no rules, and should not wait for their modules.
