@@ -29,6 +29,7 @@ COMMANDS = {
     "snapshot": "keep a sandbox as it is under a name; list, delete, export these",
     "rollback": "have a sandbox as it was in a snapshot",
     "fork": "twins of a sandbox that go on where it is",
+    "policy": "what rules would do to a directory, before anything runs",
     "packages": "the Python packages that are kept for the next sandbox",
     "providers": "the walls that atoll can build, and which of them work here",
     "doctor": "the layers of the wall here, and how to mend what is missing",

@@ -69,7 +69,7 @@ def colourful(fd: int = STDOUT) -> bool:
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and os.isatty(fd)
 
 
-_COLOURS = {"red": 31, "green": 32, "yellow": 33, "bold": 1, "faint": 2}
+_COLOURS = {"red": 31, "green": 32, "yellow": 33, "cyan": 36, "bold": 1, "faint": 2}
 
 
 def paint(text: str, colour: str, *, wanted: bool) -> str:
