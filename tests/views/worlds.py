@@ -39,19 +39,21 @@ class Failed(Exception):
 class World:
     """A view of `source` by `rules`. The state of the sandbox is in `top`, which is the test's to remove."""
 
-    def __init__(self, recipe, source, rules, top, *, ignores=None, lowers=(), uid=SANDBOX, through=None):
+    def __init__(self, recipe, source, rules, top, *, ignores=None, lowers=(), covers=0, uid=SANDBOX, through=None):
+        """`covers` is how many of the lower layers, the oldest, the rules judge; `through` what a view is passed through."""
         self.recipe = recipe
         self.source = str(source)
         self.rules = rules
         self.top = str(top)
         self.ignores = ignores
         self.lowers = list(lowers)
+        self.covers = covers
         self.uid = uid
         self.through = through
         self.rootless = recipe[0] in "BC"
         self.target = f"{self.top}/view"
         self.upper = f"{self.top}/upper"
-        for name in ("view", "upper", "work", "farm"):
+        for name in ("view", "upper", "work", "farm", "merged"):
             os.makedirs(f"{self.top}/{name}", exist_ok=True)
             if self.rootless:
                 os.chown(f"{self.top}/{name}", USER, USER)
@@ -146,8 +148,10 @@ class World:
             return {}
         if self.recipe == "B-links":
             hosts._known[True] = False
-        tree = views.compile_tree(self.source, matcher, self.ignores)
-        made = views.prepare(tree, recipe=self.recipe[0], source=self.source, place=f"{self.top}/farm")
+        made = views.prepare(
+            self._judge(matcher), recipe=self.recipe[0], covers=self.covers, source=self.source,
+            place=f"{self.top}/farm",
+        )  # fmt: skip
         if self.through is not None:
             made = self.through(made)
         views.mount(
@@ -155,6 +159,18 @@ class World:
             uid=None if self.rootless else self.uid,
         )  # fmt: skip
         return {"unenforced": made.unenforced, "writable": made.writable, "zones": len(made.zones)}
+
+    def _judge(self, matcher):
+        if not self.covers:
+            return views.compile_tree(self.source, matcher, self.ignores)
+        merged = f"{self.top}/merged"
+        views.merge(
+            source=self.source, lowers=self.lowers[-self.covers :], target=merged, rootless=self.rootless,
+            uid=None if self.rootless else self.uid,
+        )  # fmt: skip
+        tree = views.compile_tree(merged, matcher, self.ignores)
+        kernel.umount(merged)
+        return tree
 
     def _attempt(self, channel, attempt, arguments, as_root):
         os.chdir(self.target)
