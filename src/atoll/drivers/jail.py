@@ -355,10 +355,13 @@ def _sweep(handle: Handle) -> None:
         SandboxError: something of it cannot be removed.
     """
     from ..engine import cgroups, sweep
+    from ..engine.layers import Layers
 
+    places = Layout(_home(handle))
     sweep.end_keeper(handle.data.get("pid"), handle.data.get("started"))
     try:
-        sweep.remove(Layout(_home(handle)), cgroups.find(), handle.id)
+        sweep.remove(places, cgroups.find(), handle.id)
+        Layers(places).collect()
     except OSError as error:
         raise SandboxError(f"What is left of sandbox {handle.id} cannot be removed: {error}.") from error
 

@@ -16,8 +16,9 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import cgroups, disk, errands, messages, midwife, nursed, sweep, usage, viewpost
+from . import cgroups, disk, errands, messages, midwife, nursed, parting, sweep, usage, viewpost
 from .claim import claim
+from .layers import Layers
 from .places import Rules
 from .restack import Sandbox
 from .settings import BirthFailed, Settings
@@ -102,8 +103,17 @@ class Keeper:
 
     def give_up_disk(self) -> None:
         """What was written need not reach the disk any more: unmounting it would wait for that."""
-        if self._facts["limits"]["disk"] == "kernel":
+        if self._facts["limits"]["disk"] != "kernel":
+            return
+        if self.is_stacked:
+            # What they hold is let go with this process: others than the one who waits for the end wait for it.
+            parting.give_up(self._settings.layout, self._id)
+        else:
             disk.shut_down(f"/proc/{self._first}/root/tmp")
+
+    @property
+    def is_stacked(self) -> bool:
+        return os.path.exists(f"{self._settings.layout.box(self._id)}/stack")
 
     def _wait(self) -> float:
         wait = max(0.0, self._expires - time.time())
@@ -358,6 +368,7 @@ def _keep(settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int]
     keeper = Keeper(settings, sandbox, born, fds)
     keeper.record_source(born["born"])
     keeper.serve()
+    stacked = keeper.is_stacked
     if not keeper.keep_files:
         keeper.give_up_disk()
     for pidfd in fds[3:4] if born["nursed"] else ():
@@ -370,6 +381,8 @@ def _keep(settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int]
     if keeper.ending:
         with contextlib.suppress(OSError):
             messages.send(keeper.ending, {"ok": {}})
+    if stacked and not keeper.keep_files:
+        Layers(settings.layout).collect()
 
 
 def _end_children() -> None:

@@ -238,6 +238,18 @@ class Layers:
             return []
         return garbage
 
+    def doom(self, sandbox: str) -> list[str]:
+        """Forget what a sandbox stands on. Gives the layers that nobody else names, and that nobody can any more."""
+        try:
+            with self._locked(fcntl.LOCK_EX | fcntl.LOCK_NB):
+                doomed = self.garbage(besides=sandbox)
+                for name in (f"{self._places.box(sandbox)}/stack", *(f"{self.path(each)}/about" for each in doomed)):
+                    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                        os.unlink(name)
+        except (BlockingIOError, ValueError):
+            return []
+        return doomed
+
     def garbage(self, besides: str = "") -> list[str]:
         """The layers that nobody names, or nobody but the sandbox `besides`. Only for who holds the lock alone.
 

@@ -15,9 +15,9 @@ import signal
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from . import disk, holders, jail, kernel, layout, places, usage
+from . import disk, holders, jail, kernel, layout, parting, places, usage
 from .holding import Hold
-from .layers import MOST, Layers, Stack, copy_base, new_layer, new_top
+from .layers import DISK, MOST, Layers, Stack, copy_base, new_layer, new_top
 from .places import Ground
 from .settings import BirthFailed, Settings
 from .tracing import Strayed
@@ -79,6 +79,8 @@ class Mason:
         self._box = settings.layout.box(sandbox.id)
         self._before = self._layers.stack(sandbox.id)
         self._layer = new_layer()
+        self._forgotten: dict[str, int] = {}
+        self._old: list[int] = []
 
     def work(self) -> tuple[Stack, View | None]:
         """Gives the stack that it stands on now, and the view of its source.
@@ -181,6 +183,7 @@ class Mason:
     def _exchange(self, trees: dict[str, int]) -> None:
         if self._wish.kind == "replace":
             _end_all(self._sandbox.first)
+            self._reach_forgotten()
         while True:
             try:
                 return self._exchange_held(trees)
@@ -235,33 +238,46 @@ class Mason:
     def _seal(self) -> None:
         """Make the old mounts read-only, all of them or none.
 
+        They stay open until `clean_up`: unmounting one for good waits until all that was written to it is on the disk.
+
         Raises:
             _Written: somebody has a file open to write to.
         """
         sealed: list[int] = []
         try:
             for target in self._sandbox.targets:
-                fd = os.open(target, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-                sealed.append(fd)
-                try:
-                    kernel.mount_setattr(fd, kernel.MOUNT_ATTR_RDONLY, recursive=True)
-                except OSError as error:
-                    for each in sealed[:-1]:
-                        kernel.mount_setattr(each, 0, recursive=True, clear=kernel.MOUNT_ATTR_RDONLY)
-                    if error.errno == errno.EBUSY:
-                        raise _Written(target) from None
-                    raise
-        finally:
-            for fd in sealed:
-                os.close(fd)
+                sealed.append(os.open(target, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+                kernel.mount_setattr(sealed[-1], kernel.MOUNT_ATTR_RDONLY, recursive=True)
+        except OSError as error:
+            for each in sealed[:-1]:
+                kernel.mount_setattr(each, 0, recursive=True, clear=kernel.MOUNT_ATTR_RDONLY)
+            for each in sealed:
+                os.close(each)
+            if error.errno == errno.EBUSY:
+                raise _Written(self._sandbox.targets[len(sealed) - 1]) from None
+            raise
+        self._old = sealed
+
+    def _reach_forgotten(self) -> None:
+        """Hold on to the disk that is to be forgotten: who lets go of it last waits until it is written."""
+        if self._sandbox.loop:
+            image = f"{self._layers.path(self._layer)}/{DISK}"
+            self._forgotten = parting.reach(self._settings.layout, self._sandbox.id, [image])
 
     def _forget(self, after: Stack) -> Stack:
-        """Remove what was put aside for that."""
+        """Nobody names any more what was put aside for that."""
         forgotten = after._replace(aside="")
         self._layers.set_stack(self._sandbox.id, forgotten)
-        with contextlib.suppress(OSError):  # if it cannot be removed now, it is garbage for later
-            self._layers.remove(after.aside)
+        for fd in self._forgotten.values():
+            disk.shut_down_at(fd)
         return forgotten
+
+    def clean_up(self) -> None:
+        """What need not be waited for: let go of what it stood on, and remove what nobody needs any more."""
+        for fd in (*self._forgotten.values(), *self._old):
+            os.close(fd)
+        if self._wish.kind == "replace":
+            self._layers.collect()
 
 
 def _end_all(first: int) -> None:
