@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from atoll.engine import moving, tracing
+from atoll.engine import batch, moving, tracing
 
 pytestmark = pytest.mark.skipif(not tracing.available(), reason="only x86-64 is known")
 
@@ -364,3 +364,29 @@ def test_who_cannot_stop_in_time_is_named_and_goes_on_later(start, tmp_path):
         program.wait_until("t")
     tracing.settle()
     assert program.line() == "on"
+
+
+def test_many_calls_are_made_at_one_stop(start):
+    program = start("ready(); print('heard', sys.stdin.readline().strip(), os.umask(0), flush=True)")
+    task = tracing.Task(program.pid)
+    task.interrupt()
+    task.halt(task.wait())
+    before = bytes(task.registers)
+    scratch = batch.Scratch(task)
+    calls = batch.Batch(scratch)
+    calls.call("umask", 0o123)
+    calls.call("getpid")
+    calls.call("chdir", calls.text("/usr"))
+    calls.call("chdir", calls.text("/nowhere"), may_fail=True)
+    assert calls.run(task, program.pid)[1:] == [program.pid, 0, -errno.ENOENT]
+    failing = batch.Batch(scratch)
+    failing.call("chdir", failing.text("/nowhere"))
+    with pytest.raises(FileNotFoundError, match="chdir"):
+        failing.run(task, program.pid)
+    scratch.remove(task)
+    task.restore()
+    assert bytes(task.registers) == before
+    task.release()
+    assert program.directory == "/usr"
+    program.tell("me")
+    assert program.line() == f"heard me {0o123}"

@@ -32,6 +32,8 @@ class Settings(NamedTuple):
     python_path: tuple[str, ...]
     resolver: str
     has_loop: bool
+    # Whether keepers make Python contexts, so that these can be forked into other sandboxes while they live.
+    live: bool = False
     # For the zygote of a template: the packages that all its sandboxes have, the name of the nursery, the socket on
     # which its nurse tells of it, that on which it is asked, and descriptors that each keeper holds while it lives.
     environment: str = ""

@@ -22,6 +22,7 @@ TIMEOUT = 5.0
 _CONT, _DETACH, _SYSCALL, _SEIZE, _INTERRUPT = 7, 17, 24, 0x4206, 0x4207
 _GETREGS, _SETREGS, _GETREGSET, _SETREGSET = 12, 13, 0x4204, 0x4205
 _GETEVENTMSG, _GETSIGMASK, _SETSIGMASK, _GET_RSEQ = 0x4201, 0x420A, 0x420B, 0x420F
+_GET_SYSCALL, _SYSCALL_ENTRY = 0x420E, 1
 TRACE_FORK, TRACE_VFORK, TRACE_CLONE, EXIT_KILL = 2, 4, 8, 0x100000
 _SYSCALLS_ARE_GOOD = 1
 _XSTATE = 0x202
@@ -39,11 +40,11 @@ _NO_CALL = (1 << 64) - 1
 
 # The numbers of x86-64: no other machine is known here.
 CALLS = {
-    "close": 3, "mmap": 9, "munmap": 11, "dup2": 33, "getpid": 39, "clone": 56, "fork": 57, "vfork": 58, "fchdir": 81,
-    "chdir": 80, "umask": 95, "setsid": 112, "setgroups": 116, "setresuid": 117, "setresgid": 119, "capset": 126,
-    "prctl": 157, "setrlimit": 160, "exit": 60, "exit_group": 231, "openat": 257, "set_robust_list": 273, "dup3": 292,
-    "prlimit64": 302, "setns": 308, "seccomp": 317, "rseq": 334, "pidfd_open": 434, "clone3": 435, "close_range": 436,
-    "pidfd_getfd": 438, "landlock_create_ruleset": 444, "landlock_add_rule": 445, "landlock_restrict_self": 446,
+    "write": 1, "close": 3, "mmap": 9, "munmap": 11, "dup2": 33, "getpid": 39, "clone": 56, "fork": 57, "vfork": 58,
+    "wait4": 61, "kill": 62, "chdir": 80, "umask": 95, "setsid": 112, "setgroups": 116, "setresuid": 117,
+    "setresgid": 119, "capset": 126, "prctl": 157, "dup3": 292, "setns": 308, "seccomp": 317, "rseq": 334,
+    "pidfd_open": 434, "close_range": 436, "openat2": 437, "pidfd_getfd": 438, "landlock_create_ruleset": 444,
+    "landlock_add_rule": 445, "landlock_restrict_self": 446,
 }  # fmt: skip
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -74,6 +75,8 @@ class Registers(ctypes.Structure):
     )
 
     r10: int
+    r12: int
+    r13: int
     rax: int
     rdi: int
     rsp: int
@@ -268,6 +271,12 @@ class Task:
             return RestartableSequence(0, 0, 0)  # a kernel before 5.13, or without
         return RestartableSequence(words[0] | words[1] << 32, words[2], words[3])
 
+    def enters(self) -> int | None:
+        """The number of the system call that it is about to make, if it is stopped at the beginning of one."""
+        words = (ctypes.c_uint64 * 12)()
+        _ptrace(_GET_SYSCALL, self.id, ctypes.sizeof(words), ctypes.addressof(words))
+        return int(words[3]) if words[0] & 0xFF == _SYSCALL_ENTRY else None
+
     @property
     def message(self) -> int:
         """What an event stop tells; after a clone the id of the new task."""
@@ -318,11 +327,17 @@ class Task:
         self._await_stop(timeout)
         return made
 
-    def _enter(self, name: str, arguments: tuple[int, ...], timeout: float) -> None:
+    def prepared(self) -> Registers:
+        """Its registers after `begin`, to be sent somewhere else: no system call is restarted with them."""
         if self._saved is None:
             raise ValueError("call begin first")
         wanted = self._saved.copy()
-        wanted.rip, wanted.rax, wanted.orig_rax = self._instruction, CALLS[name], _NO_CALL
+        wanted.orig_rax = _NO_CALL
+        return wanted
+
+    def _enter(self, name: str, arguments: tuple[int, ...], timeout: float) -> None:
+        wanted = self.prepared()
+        wanted.rip, wanted.rax = self._instruction, CALLS[name]
         for register, value in zip(("rdi", "rsi", "rdx", "r10", "r8", "r9"), arguments, strict=False):
             setattr(wanted, register, value & _EVERYTHING)
         self.registers = wanted
@@ -377,6 +392,20 @@ class Task:
         for number in self._signals:
             os.kill(self.id, number)
         self._signals.clear()
+
+    def read(self, address: int, size: int) -> bytes:
+        """From its memory.
+
+        Raises:
+            OSError: it has nothing there, or may not read it itself.
+        """
+        buffer = ctypes.create_string_buffer(size)
+        ours, theirs = _Vector(ctypes.addressof(buffer), size), _Vector(address, size)
+        found = _libc.process_vm_readv(self.id, ctypes.byref(ours), 1, ctypes.byref(theirs), 1, 0)
+        if found != size:
+            number = ctypes.get_errno() if found < 0 else errno.EFAULT
+            raise OSError(number, f"memory of {self.id}: {os.strerror(number)}")
+        return buffer.raw
 
     def write(self, address: int, data: bytes) -> None:
         """Into its memory, where it may write itself.

@@ -20,7 +20,7 @@ from typing import Any
 
 from ..guest import borrowed
 from ..guest.contextprocess import find_own_modules
-from . import cgroups, disk, kernel, landlock, layout, messages, rootfs, seccomp, stem, sweep
+from . import cgroups, disk, kernel, landlock, layout, messages, rootfs, seccomp, stem, sweep, tracing
 from .midwife import kind_of
 from .nursery import open_nursery
 from .rehearsal import rehearse
@@ -382,6 +382,7 @@ def prepare(home: str, tag: str, environment: str = "") -> Settings:
         ),
         resolver=servers,
         has_loop=not rootless and disk.available(),
+        live=not rootless and hierarchy is not None and tracing.available(),
         environment=environment,
     )
 
