@@ -213,14 +213,7 @@ class _Walk:
         if is_directory:
             directory.children.append(Directory(path, name, level, entry.stat(follow_symlinks=False)))
         elif level == "none":
-<<<<<<< HEAD
-            kind: Kind = (
-                "symlink" if entry.is_symlink() else "file" if entry.is_file(follow_symlinks=False) else "other"
-            )
-            directory.entries.append(Entry(name, kind, level, None))
-=======
             directory.entries.append(Entry(name, _kind(entry), level, None))
->>>>>>> views
         else:
             self._take_visible(directory, entry, level, fd)
 
