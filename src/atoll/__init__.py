@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         Unsupported,
         WallUnavailable,
     )
+    from .policy.presets import extend_preset, get_preset, list_presets, register_preset
     from .sandbox import AsyncSandbox
     from .sync import Sandbox, run, run_code, run_many
     from .sync.codebases import Codebases
@@ -158,6 +159,10 @@ __all__ = [
     "Variable",
     "WallUnavailable",
     "__version__",
+    "extend_preset",
+    "get_preset",
+    "list_presets",
+    "register_preset",
     "run",
     "run_code",
     "run_many",
@@ -167,6 +172,8 @@ _SYNC = {"Sandbox", "run", "run_code", "run_many"}
 _ELSEWHERE = {
     "AsyncCodebases": "client.codebases", "AsyncSandbox": "sandbox", "AsyncSnapshots": "client.snapshots",
     "Codebases": "sync.codebases", "Snapshots": "sync.snapshots", "Tools": "client.tools",
+    "extend_preset": "policy.presets", "get_preset": "policy.presets", "list_presets": "policy.presets",
+    "register_preset": "policy.presets",
 }  # fmt: skip
 _TYPES = {
     "Applied", "Capability", "Change", "Checkpoint", "Chunk", "CodeError", "Codebase", "Completed",

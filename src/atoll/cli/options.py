@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import InvalidInput
 from .parsing import Parser, UsageError
+from .permitting import add_permission_options, permissions_of
 from .values import duration, labels, number, whole_number
 
 OWN_OPTIONS = 'If it is meant for the command, quote all of it, as in "ls -la", or put `--` before it.'
@@ -36,6 +37,7 @@ def add_sandbox_options(parser: Parser) -> None:
     add("-l", "--label", metavar="KEY=VALUE", action="append", default=[], help="name it; may be repeated")
     add("--reuse", action="store_true", help="use the sandbox that has these labels, or make it; it stays")
     add("--keep", action="store_true", help="let it stay, and print its id on stderr")
+    add_permission_options(parser, "what it sees of the workspace")
 
 
 def add_env_option(parser: Parser) -> None:
@@ -94,6 +96,8 @@ def wishes(args: Namespace) -> dict[str, Any]:
     found["strict"] = args.strict
     found["resources"] = _resources(args)
     found["packages"] = packages_of(args.packages)
+    found["permissions"] = permissions_of(args)
+    found["ignore"] = tuple(args.ignore)
     return {name: value for name, value in found.items() if value not in (None, False, {}, ())}
 
 

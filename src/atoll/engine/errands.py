@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from . import kernel, messages, staging, views
+from . import kernel, messages, staging, viewpost
 from .layers import Stack
 from .places import Rules
 from .restack import Mason, Sandbox, Wish
@@ -52,7 +52,7 @@ def restack(settings: Settings, sandbox: Sandbox, request: dict[str, Any]) -> tu
         told = {"ok": {"stack": after.to_json(), "view": view.recipe if view else None}}
         if view is None or view is sandbox.view:
             return told, ()
-        return {**told, "new": view.to_json()}, (view.mask,)
+        return {**told, "new": True}, viewpost.pack(view)
 
     def later() -> None:
         for mason in masons:
@@ -61,8 +61,7 @@ def restack(settings: Settings, sandbox: Sandbox, request: dict[str, Any]) -> tu
     answer, fds = in_child(work, later)
     if "ok" not in answer:
         return answer, sandbox.view
-    new = answer.pop("new", None)
-    return answer, views.from_json(new, fds[0] if fds else -1) if new else sandbox.view
+    return answer, viewpost.unpack(fds) if answer.pop("new", False) else sandbox.view
 
 
 def stage(settings: Settings, sandbox: Sandbox, client: socket.socket) -> dict[str, Any]:
@@ -80,8 +79,8 @@ def stage(settings: Settings, sandbox: Sandbox, client: socket.socket) -> dict[s
     return {} if "sent" in answer else answer
 
 
-def record_source(settings: Settings, sandbox: str, source: str, rules: Rules | None) -> int:
-    """Have written down, by a child in the background, how a source is now, unless it was before.
+def record_source(settings: Settings, sandbox: str, source: str, rules: Rules | None, started: float) -> int:
+    """Have written down, by a child in the background, how a source was when a sandbox began to see it, unless it was.
 
     Gives the child's pid, or 0.
     """
@@ -96,7 +95,7 @@ def record_source(settings: Settings, sandbox: str, source: str, rules: Rules | 
             os.nice(15)
             os.closerange(3, _MOST_DESCRIPTORS)
             matcher, ignores = (rules.matcher(), rules.ignores()) if rules else (None, None)
-            review.record_base(source, path, matcher, ignores)
+            review.record_base(source, path, matcher, ignores, int(started * 1e9))
         finally:
             os._exit(0)
     return child

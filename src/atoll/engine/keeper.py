@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import cgroups, disk, errands, messages, midwife, nursed, parting, sweep, usage, views
+from . import cgroups, disk, errands, messages, midwife, nursed, parting, sweep, usage, viewpost
 from .claim import claim
 from .layers import Layers
 from .places import Rules
@@ -40,7 +40,7 @@ class Keeper:
         self._workdir = born["workdir"]
         self._source, self._quota = born["source"], born["quota"]
         self._rules = Rules.of(born)
-        self._view = views.from_json(born["view"], fds[3]) if born["view"] else None
+        self._view = viewpost.unpack(fds[4:] if born["nursed"] else fds[3:])
         self._facts = born["facts"]
         self._control, self._listener, maker = (socket.socket(fileno=fd) for fd in fds[:3])
         # A guest that does not listen must not stop its keeper.
@@ -62,12 +62,12 @@ class Keeper:
     def expires(self) -> float:
         return float(self._expires)
 
-    def record_source(self) -> None:
+    def record_source(self, since: float) -> None:
         """So that a review can tell what the source has changed meanwhile."""
         if self._source:
-            self._recorder = errands.record_source(self._settings, self._id, self._source, self._rules)
+            self._recorder = errands.record_source(self._settings, self._id, self._source, self._rules, since)
 
-    def _record_source_anew(self) -> None:
+    def _record_source_anew(self, since: float) -> None:
         if self._recorder:
             os.kill(self._recorder, signal.SIGKILL)
             os.waitpid(self._recorder, 0)
@@ -75,7 +75,7 @@ class Keeper:
         for name in ("base", "base.applied"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(f"{self._settings.layout.box(self._id)}/{name}")
-        self.record_source()
+        self.record_source(since)
 
     def serve(self) -> None:
         """Until somebody ends the sandbox, its time is up, or its first process is gone."""
@@ -221,6 +221,7 @@ class Keeper:
         """Exchange what it stands on; see `restack`."""
         if self._paused:
             raise BirthFailed("The sandbox is paused; call resume() first.", "busy")
+        began = time.time()
         answer, view = errands.restack(self._settings, self._sandbox(), request)
         if view is not self._view and "ok" in answer:
             if self._view:
@@ -229,7 +230,7 @@ class Keeper:
             self._rules = Rules.of(request) if request["kind"] == "rules" else self._rules
         messages.send(client, answer)
         if request["kind"] == "discard" and "ok" in answer:
-            self._record_source_anew()
+            self._record_source_anew(began)
 
     def on_stage(self, client: socket.socket, request: dict[str, Any]) -> None:
         """Show what it has changed; see `staging`."""
@@ -365,12 +366,12 @@ def _keep(settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int]
             _tell_error(socket.socket(fileno=fds[0]), born["failed"])
         return
     keeper = Keeper(settings, sandbox, born, fds)
-    keeper.record_source()
+    keeper.record_source(born["born"])
     keeper.serve()
     stacked = keeper.is_stacked
     if not keeper.keep_files:
         keeper.give_up_disk()
-    for pidfd in fds[4:] if born["view"] else fds[3:]:
+    for pidfd in fds[3:4] if born["nursed"] else ():
         nursed.end_nursed(pidfd)
     _end_children()
     if keeper.keep_files:

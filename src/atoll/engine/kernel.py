@@ -124,6 +124,14 @@ def umount(target: str, flags: int = MNT_DETACH) -> None:
         raise _fail(f"umount {target}")
 
 
+def file_system(fd: int) -> int:
+    """The kernel's number for the kind of file system that an open file is on."""
+    found = ctypes.create_string_buffer(256)
+    if _libc.fstatfs(fd, found) != 0:
+        raise _fail("fstatfs")
+    return int(struct.unpack_from("q", found)[0])
+
+
 def pivot_root(new: str, old: str) -> None:
     syscall("pivot_root", _text(new), _text(old))
 

@@ -18,7 +18,7 @@ import socket
 import time
 from typing import Any, NoReturn
 
-from . import cgroups, disk, first, jail, jobs, kernel, layout, limits, messages, nursed, places, rootfs
+from . import cgroups, disk, first, jail, jobs, kernel, layout, limits, messages, nursed, places, rootfs, viewpost
 from .idmap import mapped_source
 from .inspection import Broken, Identity, identity
 from .layers import Layers, Stack, copy_base
@@ -311,7 +311,6 @@ class Midwife:
             "source": job["source"],
             "permissions": job["permissions"],
             "ignore": job["ignore"],
-            "view": self._view.to_json() if self._view else None,
             "memory": job["memory"],
             "quota": job["quota"],
             "facts": facts,
@@ -320,9 +319,10 @@ class Midwife:
         ours.close()
         theirs.close()
         fds = [self._control.detach(), self._listener.detach(), maker.detach()]
-        if self._view:
-            fds.append(self._view.mask)
-        return born, fds if self._pidfd < 0 else [*fds, self._pidfd]
+        # None, or one: only who has one may be followed by more.
+        nursed = [] if self._pidfd < 0 else [self._pidfd]
+        born["nursed"] = bool(nursed)
+        return born, [*fds, *nursed, *viewpost.pack(self._view)]
 
 
 def _close(*fds: int | str | None) -> None:

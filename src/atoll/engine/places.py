@@ -20,6 +20,7 @@ from ..types import PathRule
 from . import disk, idmap, jail, kernel, layout, views
 from .layers import Layers, Stack
 from .settings import BirthFailed, Settings
+from .views import curator
 
 MOUNTED = kernel.MOUNT_ATTR_NOSUID | kernel.MOUNT_ATTR_NODEV
 _PLACES = ("work", "tmp", "home")
@@ -38,9 +39,12 @@ class Rules(NamedTuple):
             return None
         return cls(job["permissions"], tuple(job["ignore"]))
 
-    def matcher(self) -> Matcher:
+    def rules(self) -> tuple[PathRule, ...]:
         """Where there are only ignores, the rest can be written to."""
-        return Matcher((PathRule("**", "write"),) if self.permissions is None else from_json(self.permissions).rules)
+        return (PathRule("**", "write"),) if self.permissions is None else from_json(self.permissions).rules
+
+    def matcher(self) -> Matcher:
+        return Matcher(self.rules())
 
     def ignores(self) -> Ignores | None:
         return Ignores(self.ignore) if self.ignore else None
@@ -170,8 +174,7 @@ class Builder:
         if recipe is None or recipe == "D":
             raise Unsupported("Path permissions need overlayfs, which this host does not let atoll mount.")
         if not lowers:
-            tree = views.compile_tree(source, rules.matcher(), rules.ignores())
-            return views.prepare(tree, recipe=recipe)
+            return curator.obtain(self._settings, source, rules.rules(), rules.ignore)
         os.mkdir("merged")
         views.merge(
             source=source, lowers=lowers, target="merged", rootless=self._ground.uid is None, uid=self._ground.uid

@@ -10,14 +10,14 @@ from ..errors import InvalidInput, file_error
 from ..policy.text import shown
 from ..types import Applied, Change
 from .commit import Moved
-from .comparing import Difference, is_within
+from .comparing import Difference
 from .journal import Journal, Ledger
 from .looking import Look
 from .planning import Planner
 from .points import reached
 from .preparing import Preparation
 from .recovery import carry_out, clear, recover, recover_locked, roll_back
-from .selection import check_selection
+from .selection import check_selection, is_within
 from .stage import Stage
 from .staging import Staging, make_staging
 from .verdicts import conflict, refusal

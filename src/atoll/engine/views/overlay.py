@@ -16,7 +16,7 @@ from .view import STRANGER, View
 _FLAGS = kernel.MS_NOSUID | kernel.MS_NODEV
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 # Nothing that is found in a layer leads to another path, and a directory of a lower layer cannot be renamed (EXDEV).
-_NO_REDIRECTS = "redirect_dir=nofollow"
+_NO_REDIRECTS = "redirect_dir=nofollow,index=off,metacopy=off"
 # The kernel takes one page of options.
 _LONGEST = 3900
 
@@ -85,7 +85,7 @@ def merge(
 
 def _show_mask(view: View, target: str, uid: int | None) -> None:
     """A layer must have a path on older kernels; the target, soon covered, serves."""
-    tree = view.clone()
+    tree = _own_copy(view)
     try:
         if view.mapped:
             if uid is None:
@@ -94,6 +94,16 @@ def _show_mask(view: View, target: str, uid: int | None) -> None:
         kernel.move_mount(tree, target)
     finally:
         os.close(tree)
+
+
+def _own_copy(view: View) -> int:
+    try:
+        return view.clone()
+    except OSError as error:
+        if error.errno != errno.EINVAL or view.mask < 0:
+            raise
+        # Before Linux 6.15 what is attached nowhere cannot be copied; it can be used itself, once.
+        return os.dup(view.mask)
 
 
 class _LayerNames:
@@ -151,7 +161,7 @@ def _mount_overlay(view: View, target: str, options: str) -> None:
         # a copy in a layer of the sandbox would pass for the content of what a new mask shows.
         if view.covers:
             raise Unsupported("Changing the rules of a sandbox that has changed files needs Linux 6.16.") from error
-        kernel.mount("workspace", target, "overlay", _FLAGS, f"{options},metacopy=on")
+        kernel.mount("workspace", target, "overlay", _FLAGS, f"{options},index=off,metacopy=on")
 
 
 def _check_length(options: str) -> None:
