@@ -24,13 +24,23 @@ RULES = [
 @pytest.fixture
 def ruled():
     with Overlay(RULES) as made:
-        for name in ("src/a.py", "out/report", "out/my.key", "shown/data", "secrets/token", "out/deep/my.key", "top.key"):
+        for name in (
+            "src/a.py",
+            "out/report",
+            "out/my.key",
+            "shown/data",
+            "secrets/token",
+            "out/deep/my.key",
+            "top.key",
+        ):
             made.in_source(name, "0\n")
         yield made.start()
 
 
 def refused(done):
-    return {path: reason.split("level ")[1].split(";")[0] for path, reason in done.rejected.items() if "level " in reason}
+    return {
+        path: reason.split("level ")[1].split(";")[0] for path, reason in done.rejected.items() if "level " in reason
+    }
 
 
 def test_only_what_may_be_written_to_is_written(ruled):
