@@ -11,9 +11,9 @@ from ..errors import FilePresent
 from ..policy.paths import host_path
 from ..policy.text import short
 from ..types import Transfer
+from .beneath import DIRECTORY, open_below
 from .intake import Progress, refusal
 from .manifest import Entries, Entry
-from .walking import DIRECTORY, open_below
 
 _PIECE = 1 << 20
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
