@@ -23,7 +23,7 @@ def run(function, *arguments):
         try:
             function(*arguments)
             code = 0
-        except BaseException:
+        except BaseException:  # noqa: BLE001  # told, and then the process ends
             traceback.print_exc()
         finally:
             os._exit(code)

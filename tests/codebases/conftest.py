@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from atoll import Codebases
 from atoll.codebases.shelf import Shelf
 

@@ -9,6 +9,7 @@ import shutil
 import signal
 
 import pytest
+
 from atoll import CodebaseNotFound, Codebases, InvalidInput
 from atoll.codebases.shelf import Shelf
 

@@ -7,8 +7,10 @@ import os
 import shutil
 import threading
 import time
+from functools import partial
 
 import pytest
+
 from atoll import CodebaseNotFound, Codebases, InvalidInput
 from atoll.codebases import locks
 from atoll.codebases.shelf import Shelf
@@ -96,10 +98,7 @@ def test_of_many_who_take_a_name_at_once_one_has_it(codebases, source, home):
 def test_a_delete_and_uploads_at_once_end_with_all_or_nothing(codebases, source, home):
     for _ in range(10):
         made = codebases.create("project", source)
-        outcomes = at_once(
-            lambda: codebases.delete(made.id),
-            *[lambda: codebases.write(made.id, "x", b"x")] * 3,  # noqa: B023
-        )
+        outcomes = at_once(partial(codebases.delete, made), *[partial(codebases.write, made, "x", b"x")] * 3)
         for outcome in outcomes[1:]:
             assert not isinstance(outcome, Exception) or isinstance(outcome, CodebaseNotFound), outcome
         assert codebases.list() == []

@@ -8,10 +8,11 @@ import tempfile
 import threading
 
 import pytest
-from atoll import Codebases, FileError
+from hypothesis import given, settings, strategies as st
+
+from atoll import FileError
 from atoll.codebases import blobs as blobs_module, intake
 from atoll.codebases.shelf import Shelf
-from hypothesis import given, settings, strategies as st
 
 from .looking import blobs, check_store, tree_of
 

@@ -22,6 +22,7 @@ COMMANDS = {
     "stop": "end what runs in a sandbox, and keep its files and variables",
     "resume": "go on with a sandbox that was stopped",
     "destroy": "end sandboxes and remove everything of them",
+    "codebase": "source trees that are stored here, for many sandboxes",
     "packages": "the Python packages that are kept for the next sandbox",
     "providers": "the walls that atoll can build, and which of them work here",
     "doctor": "the layers of the wall here, and how to mend what is missing",

@@ -56,8 +56,12 @@ def say_json(value: object) -> None:
 
 def complain(sentence: str) -> None:
     """A line of our own on stderr. Control characters are shown, not sent: a hostile guest may have chosen them."""
-    shown = "".join(character if character.isprintable() else ascii(character)[1:-1] for character in sentence)
-    write(STDERR, f"atoll: {shown}\n".encode("utf-8", "backslashreplace"))
+    write(STDERR, f"atoll: {plain(sentence)}\n".encode("utf-8", "backslashreplace"))
+
+
+def plain(text: str) -> str:
+    """Text without anything that a terminal would take for a command: such characters are shown as escapes."""
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
 def colourful(fd: int = STDOUT) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from typing import Self
 
 from ..guest.paths import open_beneath
 from ..guest.refusal import Refused
@@ -28,18 +29,45 @@ def open_below(root: int, path: str) -> int:
     return fd
 
 
+class Descent:
+    """The directories of a tree one after the other: below the last one the way is short."""
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._path = ""
+        self._fd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._leave()
+
+    def open(self, path: str) -> int:
+        """A descriptor that stays open until the next call. Raises as `open_below` does."""
+        if self._fd >= 0 and self._path and path.startswith(f"{self._path}/"):
+            fd = open_below(self._fd, path[len(self._path) + 1 :])
+        else:
+            fd = open_below(self._root, path)
+        self._leave()
+        self._path, self._fd = path, fd
+        return fd
+
+    def _leave(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+
 def _pieces(path: str) -> list[bytes]:
     """A path in pieces that the kernel takes."""
     raw = os.fsencode(path)
-    if len(raw) <= _LONGEST:
-        return [raw] if raw else []
-    pieces = [b""]
-    for name in raw.split(b"/"):
-        if len(pieces[-1]) + len(name) > _LONGEST:
-            pieces.append(name)
-        else:
-            pieces[-1] = pieces[-1] + b"/" + name if pieces[-1] else name
-    return pieces
+    pieces = []
+    while len(raw) > _LONGEST:
+        end = raw.rindex(b"/", 0, _LONGEST)
+        pieces.append(raw[:end])
+        raw = raw[end + 1 :]
+    return [*pieces, raw] if raw else pieces
 
 
 def _step(fd: int, piece: bytes) -> int:

@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Container, Mapping
 
-from .beneath import DIRECTORY, open_below
+from .beneath import DIRECTORY, Descent, open_below
 from .blobs import Blobs
 from .manifest import Entries, Entry
 
@@ -27,16 +27,14 @@ def build(place: str, entries: Entries, blobs: Blobs, private: Container[str] = 
     os.mkdir(place, 0o700)
     root = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        for directory, children in _by_directory(entries).items():
-            fd = open_below(root, directory)
-            try:
+        with Descent(root) as descent:
+            for directory, children in _by_directory(entries).items():
+                fd = descent.open(directory)
                 for path, name, entry in children:
                     if entry.kind == "file":
                         _place(fd, path, entry, blobs, private, spare)
                     else:
                         _make(fd, name, entry)
-            finally:
-                os.close(fd)
         for path in reversed(entries):
             if entries[path].kind == "directory":
                 _dress(root, path, entries[path])

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from .beneath import open_below
+from .beneath import Descent
 from .manifest import Entries, Entry
 
 Ignored: TypeAlias = "Callable[[str, bool], bool]"
@@ -58,20 +58,17 @@ def walk(root: int, ignored: Ignored | None = None, omit: frozenset[tuple[int, i
     """
     found = Walk({}, {}, [], [])
     waiting = [""]
-    while waiting:
-        directory = waiting.pop()
-        try:
-            fd = open_below(root, directory)
-        except FileNotFoundError:
-            found.entries.pop(directory, None)
-            continue
-        except PermissionError:
-            found.refused.append(directory)
-            continue
-        try:
-            waiting += _look(fd, directory, found, ignored, omit)
-        finally:
-            os.close(fd)
+    with Descent(root) as descent:
+        while waiting:
+            directory = waiting.pop()
+            try:
+                fd = descent.open(directory)
+            except FileNotFoundError:
+                found.entries.pop(directory, None)
+            except PermissionError:
+                found.refused.append(directory)
+            else:
+                waiting += _look(fd, directory, found, ignored, omit)
     return found
 
 
