@@ -8,14 +8,33 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from .errors import Unsupported
 from .io import IO, Stream
-from .types import Capability, Handle, Info, Json, Layer, Metrics, Spec, Status
+from .types import Capability, Denial, Handle, Info, Json, Layer, Metrics, Permissions, Spec, Status
+
+AUDIT = ("files", "gate")
+"""The sources of denials that need no driver."""
 
 Register = Callable[[Handle], None]
 Manifest = Mapping[str, Json]
+
+
+class Staged(NamedTuple):
+    """What a review looks at: descriptors, the caller's to close, whose content is hostile.
+
+    Args:
+        merged: of the workspace as the sandbox sees it.
+        uppers: of the overlay directories with its changes, newest first.
+        source: the directory that these are changes of.
+        base: the file in which is written how that was at first; it may not be there.
+    """
+
+    merged: int
+    uppers: tuple[int, ...]
+    source: str
+    base: str
 
 
 class GuestStream(Protocol):
@@ -84,8 +103,13 @@ class Driver(ABC):
         raise Unsupported(f"The {self.name} driver cannot install packages.", hint="Leave packages= out.")
 
     async def describe(self, handle: Handle, info: Info) -> Info:
-        """Fill in what only the driver knows: the limits' enforcement and the walls that stand."""
-        return info
+        """Fill in what only the driver knows: the limits' enforcement, the walls that stand, what `audit` hears of."""
+        return info._replace(audit=AUDIT)
+
+    async def denials(self, handle: Handle) -> tuple[list[Denial], int]:
+        """What the kernel refused to the code inside, oldest first, and how many more there were; also of one that
+        has ended. Nothing, where nobody listens."""
+        return [], 0
 
     async def set_lifetime(self, handle: Handle, seconds: float) -> None:
         """Let it live for so long from now."""
@@ -135,11 +159,14 @@ class Driver(ABC):
         raise Unsupported(f"The {self.name} driver has no snapshots.")
 
     async def export_snapshot(self, name: str, path: str) -> None:
-        """Write one to a file, which `import_snapshot` reads on any machine. Raises SnapshotNotFound, FileError."""
+        """Write one to a file, which `import_snapshot` reads on any machine.
+
+        Raises SnapshotNotFound, Unsupported, FileError.
+        """
         raise Unsupported(f"The {self.name} driver cannot export snapshots.")
 
-    async def import_snapshot(self, path: str, name: str | None) -> Manifest:
-        """Read one from a file, which may be hostile. Raises InvalidInput, FileError."""
+    async def import_snapshot(self, path: str, name: str | None, *, limit: int) -> Manifest:
+        """Read one of at most `limit` bytes from a file, which may be hostile. Raises InvalidInput, FileError."""
         raise Unsupported(f"The {self.name} driver cannot import snapshots.")
 
     async def rollback(self, handle: Handle, name: str) -> None:
@@ -150,16 +177,19 @@ class Driver(ABC):
         """Make sandboxes that begin with its files as they are now, each registered as by `create`. Raises Busy."""
         raise Unsupported(f"The {self.name} driver cannot fork.")
 
-    async def stage(self, handle: Handle) -> tuple[int, list[int]]:
-        """Descriptors of its workspace as it sees it, and of the overlay directories with its changes, newest first.
-
-        They are the caller's to close. Nothing in them is to be trusted.
-        """
+    async def stage(self, handle: Handle) -> Staged:
+        """What a review looks at. Raises InvalidInput for a sandbox without a source."""
         raise Unsupported(f"The {self.name} driver cannot show changes.")
+
+    async def set_permissions(
+        self, handle: Handle, permissions: Permissions | None, ignore: Sequence[str], *, force: bool
+    ) -> str | None:
+        """Have other rules from now on, also for what runs; gives the recipe that enforces them. Raises Busy."""
+        raise Unsupported(f"The {self.name} driver has no path permissions.")
 
     async def discard(self, handle: Handle, *, force: bool) -> None:
         """Have its workspace as it was at first; the rest stays. Raises Busy, as `snapshot` does."""
         raise Unsupported(f"The {self.name} driver cannot discard changes.")
 
 
-__all__ = ["Driver", "GuestStream", "Register", "Stream"]
+__all__ = ["Driver", "GuestStream", "Manifest", "Register", "Staged", "Stream"]

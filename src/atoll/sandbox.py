@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from .client import answers, lifecycle, running
+from .client.auditing import AsyncAudited
 from .client.command import (
     MAX_OUTPUT,
     Command,
@@ -24,6 +25,7 @@ from .client.command import (
 from .client.lifetime import AsyncLifetime
 from .client.links import Links
 from .client.record import Record
+from .client.review import AsyncReview
 from .client.running import Callback, Running
 from .client.timeline import AsyncTimeline
 from .io import AnyIO
@@ -43,7 +45,7 @@ if TYPE_CHECKING:  # what a first `run` does not need is imported by whoever nee
 _DESTROY = 60.0
 
 
-class AsyncSandbox(AsyncLifetime, AsyncTimeline):
+class AsyncSandbox(AsyncLifetime, AsyncReview, AsyncTimeline, AsyncAudited):
     """A sandbox. It lives until `destroy`, its lifetime, or the end of its `async with` block.
 
     It outlives the process that made it: `AsyncSandbox.connect(id)` finds it again. Safe to use from many
@@ -127,6 +129,33 @@ class AsyncSandbox(AsyncLifetime, AsyncTimeline):
         return cls(await lifecycle.create(AnyIO(), driver, **wishes), offered)
 
     @classmethod
+    async def from_local(
+        cls,
+        path: str | os.PathLike[str],
+        preset: PermissionsLike = "agent-safe",
+        *,
+        ignore: Iterable[str] = (),
+        ignore_file: str | None = None,
+        **wishes: Any,
+    ) -> Self:
+        """A sandbox over a directory of yours, with rules. Nothing reaches the directory but by `apply`.
+
+        Args:
+            path: the directory.
+            preset: the rules: the name of a preset, or what `create(permissions=)` takes.
+            ignore: what of it is not there at all, as `.gitignore` writes it.
+            ignore_file: a file in the directory with more of that, such as ".gitignore".
+            wishes: the other keywords of `create`.
+        """
+        patterns = lifecycle.ignores(path, ignore, ignore_file)
+        return await cls.create(source=path, permissions=preset, ignore=patterns, **wishes)
+
+    @classmethod
+    async def from_codebase(cls, id: str, preset: PermissionsLike = "agent-safe", **wishes: Any) -> Self:
+        """A sandbox over a stored codebase, by its id or name, with rules; `wishes` are the keywords of `create`."""
+        return await cls.create(codebase=id, permissions=preset, **wishes)
+
+    @classmethod
     async def connect(cls, id: str, *, tools: Tools | Mapping[str, Function] | None = None) -> Self:
         """A sandbox that exists, whichever process made it; `tools` as for `create`.
 
@@ -194,7 +223,7 @@ class AsyncSandbox(AsyncLifetime, AsyncTimeline):
         if self._files is None:
             from .client.files import AsyncFiles
 
-            self._files = AsyncFiles(self._links)
+            self._files = AsyncFiles(self._links, self._record)
         return self._files
 
     @property

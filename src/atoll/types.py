@@ -447,7 +447,11 @@ class Metrics(NamedTuple):
 
 
 class Info(NamedTuple):
-    """A sandbox as the registry knows it. `limits` says who enforces each limit, `walls` which layers stand."""
+    """A sandbox as the registry knows it. `limits` says who enforces each limit, `walls` which layers stand.
+
+    `view` is how path permissions are enforced, if there are any: a recipe of docs/explanation/permissions.md.
+    `audit` names the sources whose denials `audit()` hears of.
+    """
 
     id: str
     driver: str
@@ -459,6 +463,8 @@ class Info(NamedTuple):
     limits: Mapping[str, Enforcement]
     walls: tuple[str, ...]
     reason: str | None = None
+    view: str | None = None
+    audit: tuple[str, ...] = ()
 
 
 class Layer(NamedTuple):

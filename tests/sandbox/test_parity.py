@@ -12,6 +12,7 @@ from atoll.client.files import AsyncFiles
 from atoll.client.output import AsyncOutput
 from atoll.client.process import AsyncProcess
 from atoll.client.session import AsyncSession
+from atoll.client.snapshots import AsyncSnapshots
 from atoll.client.variables import AsyncVariables
 from atoll.client.watch import AsyncWatch
 from atoll.sandbox import AsyncSandbox
@@ -20,6 +21,7 @@ from atoll.sync.codebases import Codebases
 from atoll.sync.files import Files
 from atoll.sync.process import Output, Process, Watch
 from atoll.sync.session import Session
+from atoll.sync.snapshots import Snapshots
 from atoll.sync.variables import Variables
 
 PAIRS = [
@@ -29,6 +31,7 @@ PAIRS = [
     (AsyncOutput, Output),
     (AsyncProcess, Process),
     (AsyncSession, Session),
+    (AsyncSnapshots, Snapshots),
     (AsyncVariables, Variables),
     (AsyncWatch, Watch),
 ]

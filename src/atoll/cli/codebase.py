@@ -12,7 +12,7 @@ from ..types import Codebase, Upload
 from . import FAILED
 from .counting import Counting
 from .list import span
-from .output import colourful, complain, paint, plain, say, say_json, table
+from .output import colourful, complain, paint, say, say_json, table, visible
 from .parsing import Parser, UsageError
 
 _DESCRIPTION = """\
@@ -157,7 +157,7 @@ def _show(args: Namespace) -> int:
         return 0
     for info in files:
         target = f" -> {info.target}" if info.target is not None else ""
-        say(f"{_LETTERS[info.type]}{info.mode:04o} {info.size:>12} {plain(info.path + target)}")
+        say(f"{_LETTERS[info.type]}{info.mode:04o} {info.size:>12} {visible(info.path + target)}")
     return 0
 
 

@@ -6,19 +6,21 @@ with the status "gone" and the reason.
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .. import registry, store
 from ..driver import Driver, Register
-from ..errors import AtollError, Busy, DriverError, InvalidInput, SandboxGone
+from ..errors import AtollError, Busy, DriverError, InvalidInput, SandboxGone, Unsupported
 from ..io import IO
+from ..policy.ignores import check_ignore
 from ..policy.labels import check_labels
 from ..policy.spec import make_spec, spec_from_json
 from ..policy.text import shown
 from ..store import Reservation, Row, Store
-from ..types import Handle, Info, Resources, Spec, Status
+from ..types import Capability, Handle, Info, Resources, Spec, Status
 from .record import Record, reason_of_end
 from .running import Callback, check_listener
 
@@ -29,6 +31,12 @@ _CLEAN_UP = 30.0
 _MAKING = 60.0
 _WISHES = tuple(make_spec.__kwdefaults__ or ())
 _PLANNED = ("fallback", "gpu")
+_GUARDED = {
+    "permissions": Capability.PERMISSIONS,
+    "ignore": Capability.PERMISSIONS,
+    "codebase": Capability.REVIEW,
+    "snapshot": Capability.SNAPSHOT,
+}
 _DECIDED = ("image", "source", "codebase", "ignore", "workdir", "packages")
 _STATUSES = frozenset(("creating", "running", "paused", "stopped", "gone"))
 
@@ -217,7 +225,15 @@ async def _spec(driver: Driver, wishes: dict[str, Any]) -> Spec:
     if unknown:
         raise TypeError(f"There is no keyword {unknown[0]!r}; {_instead(unknown[0], wishes[unknown[0]])}.")
     spec = make_spec(**wishes)
+    _refuse_undeclared(driver, spec)
     return spec if spec.snapshot is None else _as_in(spec, await driver.find_snapshot(spec.snapshot))
+
+
+def _refuse_undeclared(driver: Driver, spec: Spec) -> None:
+    """What must not be ignored by a driver that has never heard of it."""
+    for name, capability in _GUARDED.items():
+        if getattr(spec, name) not in (None, ()) and capability not in driver.capabilities:
+            raise Unsupported(f"The {driver.name} driver has no {capability.value}.", hint=f"Leave {name}= out.")
 
 
 def _as_in(spec: Spec, manifest: Mapping[str, Any]) -> Spec:
@@ -263,3 +279,17 @@ def offered_tools(tools: Tools | Mapping[str, Function] | None, *, awaited: bool
     from .tools import Tools
 
     return Tools.of(tools, awaited=awaited)
+
+
+def ignores(path: str | os.PathLike[str], ignore: Iterable[str], ignore_file: str | None) -> tuple[str, ...]:
+    """Patterns from a caller and from a file of the directory. Raises InvalidInput."""
+    own = check_ignore(ignore)
+    if ignore_file is None:
+        return own
+    try:
+        with open(os.path.join(path, ignore_file), encoding="utf-8", errors="surrogateescape") as file:
+            lines = file.read().splitlines()
+    except OSError as error:
+        raise InvalidInput(f"ignore_file={ignore_file!r} cannot be read: {error.strerror}.") from error
+    # The caller's come last: they may take back what the file says.
+    return (*check_ignore(lines), *own)

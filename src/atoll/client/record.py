@@ -8,7 +8,7 @@ from ..driver import Driver
 from ..errors import Busy, SandboxGone, SandboxNotFound, Unsupported
 from ..policy.limits import check_lifetime
 from ..store import Row, Store
-from ..types import Capability, Handle, Info, Metrics, Status
+from ..types import Capability, Handle, Info, Metrics, Permissions, Status
 
 DESTROYED = "it was destroyed"
 # How long one waits for somebody else who resumes the same sandbox, in seconds.
@@ -135,6 +135,13 @@ class Record:
         self.handle = await self.driver.create(self.info.spec, register, resume=self.handle)
         self._note("running")
         self._expires(time.time() + self.info.spec.lifetime)
+
+    def note_permissions(self, permissions: Permissions | None, view: str | None) -> None:
+        """It has other rules now."""
+        spec = self.info.spec._replace(permissions=permissions)
+        self.handle = self.handle._replace(data={**self.handle.data, "view": view})
+        self.info = self.info._replace(spec=spec, view=view)
+        self.store.set_spec(self.id, spec, self.handle)
 
     async def destroy(self) -> None:
         """End it. What has ended by itself is swept up; doing so twice, or as others do, is harmless."""

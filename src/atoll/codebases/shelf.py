@@ -196,6 +196,11 @@ class Shelf:
         version = versions.current().version
         return f"{versions.place(version)}/tree", version
 
+    def entries(self, codebase: str | Codebase, version: int) -> Entries:
+        """What is in a version. Raises FileMissing: there is no such version, or no more."""
+        with explained(self.home):
+            return self._versions(codebase).entries(version)[1]
+
     @contextlib.contextmanager
     def stage_version(self, codebase: str | Codebase, touching: Iterable[str] = ()) -> Iterator[Stage]:
         """A private copy of the current version, to be changed by renaming into it, and committed.

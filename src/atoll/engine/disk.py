@@ -78,21 +78,29 @@ def copy_sparse(source: str, target: str) -> None:
     reader = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     writer = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        size = os.fstat(reader).st_size
-        os.ftruncate(writer, size)
-        position = 0
-        while position < size:
-            try:
-                start = os.lseek(reader, position, os.SEEK_DATA)
-            except OSError:
-                break
-            end = os.lseek(reader, start, os.SEEK_HOLE)
-            while start < end:
-                start += os.copy_file_range(reader, writer, end - start, start, start)
-            position = end
+        copy_content(reader, writer)
     finally:
         os.close(reader)
         os.close(writer)
+
+
+def copy_content(reader: int, writer: int) -> None:
+    """Copy all that a file has into an empty one, holes as holes. A file that shrinks meanwhile ends in one."""
+    size = os.fstat(reader).st_size
+    os.ftruncate(writer, size)
+    position = 0
+    while position < size:
+        try:
+            start = os.lseek(reader, position, os.SEEK_DATA)
+        except OSError:
+            break
+        end = os.lseek(reader, start, os.SEEK_HOLE)
+        while start < end:
+            copied = os.copy_file_range(reader, writer, end - start, start, start)
+            if copied == 0:
+                return
+            start += copied
+        position = end
 
 
 def shut_down(path: str) -> None:
@@ -102,11 +110,16 @@ def shut_down(path: str) -> None:
     except OSError:
         return  # the first process is dead, and its mounts with it
     try:
-        # A mistake in the path would shut down the host's own disk.
-        if os.major(os.fstat(fd).st_dev) == _LOOP_MAJOR:
-            fcntl.ioctl(fd, _SHUTDOWN, struct.pack("I", _NO_FLUSH))
+        shut_down_at(fd)
     finally:
         os.close(fd)
+
+
+def shut_down_at(fd: int) -> None:
+    """The same, for the file system of a descriptor."""
+    # A mistake in the path would shut down the host's own disk.
+    if os.major(os.fstat(fd).st_dev) == _LOOP_MAJOR:
+        fcntl.ioctl(fd, _SHUTDOWN, struct.pack("I", _NO_FLUSH))
 
 
 def await_release(path: str, seconds: float = 10.0) -> None:
@@ -163,6 +176,12 @@ def _attached(path: str) -> tuple[str, int] | None:
                 return f"/dev/{name}", device
             os.close(device)
     return None
+
+
+def devices() -> dict[str, str]:
+    """Every loop device, by the file that it is on."""
+    names = [name for name in os.listdir("/sys/block") if name.startswith("loop")]
+    return {file: f"/dev/{name}" for name in names if (file := _backing_file(name))}
 
 
 def device_of(path: str) -> str:

@@ -1,7 +1,7 @@
-"""A source tree seen with other owners: the files of whoever owns the tree appear as the sandbox user's.
+"""A tree seen with other owners, by an id-mapped mount (Linux 5.12), without touching the tree.
 
-Root's sandboxes run as an id of their own, which could change nothing in a tree of root's or of a person's.
-An id-mapped mount (Linux 5.12) shows the tree's owner as that id, without touching the tree.
+Root's sandboxes run as an id of their own, which could change nothing in a tree of root's or of a person's: an
+id-mapped mount shows the tree's owner as that id.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from . import kernel
 
 
-def _namespace(uids: Mapping[int, int], gids: Mapping[int, int]) -> int:
-    """A descriptor of a user namespace that maps ids to others; nobody needs to live in it."""
+def namespace(users: Mapping[int, int], groups: Mapping[int, int]) -> int:
+    """A descriptor of a user namespace that shows each id as another; nobody needs to live in it."""
     reader, writer = os.pipe()
     pid = kernel.clone(kernel.CLONE_NEWUSER)
     if pid == 0:
@@ -23,9 +23,9 @@ def _namespace(uids: Mapping[int, int], gids: Mapping[int, int]) -> int:
         os._exit(0)
     os.close(reader)
     try:
-        for name, ids in (("uid_map", uids), ("gid_map", gids)):
+        for name, ids in (("uid_map", users), ("gid_map", groups)):
             with open(f"/proc/{pid}/{name}", "w", encoding="ascii") as file:
-                file.write("\n".join(f"{inside} {shown} 1" for inside, shown in ids.items()))
+                file.write("".join(f"{inside} {outside} 1\n" for inside, outside in ids.items()))
         return os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
     finally:
         os.close(writer)
@@ -40,16 +40,7 @@ def mapped_source(path: str, uid: int) -> int:
         OSError: there is no such directory, or its file system cannot be id-mapped.
     """
     status = os.stat(path)
-    return _mapped(path, {status.st_uid: uid}, {status.st_gid: uid})
-
-
-def mapped(path: str, ids: Mapping[int, int]) -> int:
-    """A detached mount of `path` that shows the files of some users and groups as those of others. Raises OSError."""
-    return _mapped(path, ids, ids)
-
-
-def _mapped(path: str, uids: Mapping[int, int], gids: Mapping[int, int]) -> int:
-    userns = _namespace(uids, gids)
+    userns = namespace({status.st_uid: uid}, {status.st_gid: uid})
     try:
         tree = kernel.open_tree(path, recursive=False)
         try:
@@ -58,5 +49,18 @@ def _mapped(path: str, uids: Mapping[int, int], gids: Mapping[int, int]) -> int:
             os.close(tree)
             raise OSError(error.errno, f"the file system of {path} cannot be mapped to the sandbox's user") from error
         return tree
+    finally:
+        os.close(userns)
+
+
+def map_mount(tree: int, ids: Mapping[int, int]) -> None:
+    """Show ids, of users and of groups alike, as others in a detached mount that nobody has seen yet.
+
+    Raises:
+        OSError: its file system cannot be id-mapped.
+    """
+    userns = namespace(ids, ids)
+    try:
+        kernel.mount_setattr(tree, kernel.MOUNT_ATTR_IDMAP, recursive=False, userns=userns)
     finally:
         os.close(userns)

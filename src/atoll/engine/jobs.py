@@ -24,6 +24,8 @@ COMMON: dict[str, Any] = {
     "environment": None,
     "shown": [],
     "stack": {"work": [], "tmp": [], "home": [], "top": "disk"},
+    "permissions": None,
+    "ignore": [],
 }
 
 

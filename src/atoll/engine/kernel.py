@@ -9,6 +9,7 @@ import ctypes
 import os
 import signal
 import struct
+from collections.abc import Mapping
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _python = ctypes.pythonapi
@@ -25,6 +26,7 @@ _NEW_CALLS = {
     "fsconfig": 431,
     "fsmount": 432,
     "close_range": 436,
+    "openat2": 437,
     "mount_setattr": 442,
     "landlock_create_ruleset": 444,
     "landlock_add_rule": 445,
@@ -42,10 +44,11 @@ MNT_DETACH = 2
 
 AT_FDCWD, AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH, AT_RECURSIVE = -100, 0x100, 0x1000, 0x8000
 OPEN_TREE_CLONE, OPEN_TREE_CLOEXEC = 1, os.O_CLOEXEC
-MOVE_MOUNT_F_EMPTY_PATH = 4
+MOVE_MOUNT_F_EMPTY_PATH, MOVE_MOUNT_T_EMPTY_PATH = 4, 0x40
+RESOLVE_NO_XDEV, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 1, 4, 8
 MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV, MOUNT_ATTR_IDMAP = 1, 2, 4, 0x100000
 MOUNT_ATTR_NOEXEC = 8
-_FSCONFIG_CMD_CREATE = 6
+_FSCONFIG_SET_FLAG, _FSCONFIG_SET_STRING, _FSCONFIG_CMD_CREATE = 0, 1, 6
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_SECUREBITS = 1, 4, 24, 28
 PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 38, 47, 4
@@ -59,7 +62,8 @@ def _last_capability() -> int:
         return int(file.read())
 
 
-_LAST_CAPABILITY = _last_capability()
+LAST_CAPABILITY = _last_capability()
+CAPABILITY_HEADER = struct.pack("Ii", 0x20080522, 0)
 
 
 def _fail(what: str) -> OSError:
@@ -121,6 +125,14 @@ def umount(target: str, flags: int = MNT_DETACH) -> None:
         raise _fail(f"umount {target}")
 
 
+def file_system(fd: int) -> int:
+    """The kernel's number for the kind of file system that an open file is on."""
+    found = ctypes.create_string_buffer(256)
+    if _libc.fstatfs(fd, found) != 0:
+        raise _fail("fstatfs")
+    return int(struct.unpack_from("q", found)[0])
+
+
 def pivot_root(new: str, old: str) -> None:
     syscall("pivot_root", _text(new), _text(old))
 
@@ -130,14 +142,31 @@ def open_tree(path: str, *, recursive: bool) -> int:
     return syscall("open_tree", AT_FDCWD, _text(path), flags)
 
 
+def open_tree_at(directory: int, path: str = "") -> int:
+    """A detached copy of one mount, seen from a descriptor: of itself, or of what lies below it."""
+    flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH
+    return syscall("open_tree", directory, _text(path), flags)
+
+
+def move_mount_on(fd: int, place: int) -> None:
+    """Attach a detached mount to a place that is given by descriptor."""
+    syscall("move_mount", fd, b"", place, b"", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH)
+
+
+def openat2(directory: int, path: str, flags: int, resolve: int) -> int:
+    """Open what lies below a directory, by the kernel's own rules of how to get there."""
+    how = struct.pack("QQQ", flags | os.O_CLOEXEC, 0, resolve)
+    return syscall("openat2", directory, _text(path), how, len(how))
+
+
 def move_mount(fd: int, target: str) -> None:
     syscall("move_mount", fd, b"", AT_FDCWD, _text(target), MOVE_MOUNT_F_EMPTY_PATH)
 
 
-def mount_setattr(fd: int, attributes: int, *, recursive: bool, userns: int = 0, cleared: int = 0) -> None:
-    """Add attributes to a mount given by descriptor, and clear others; `userns` is for MOUNT_ATTR_IDMAP."""
+def mount_setattr(fd: int, attributes: int, *, recursive: bool, userns: int = 0, clear: int = 0) -> None:
+    """Add attributes to a mount given by descriptor, and take some away; `userns` is for MOUNT_ATTR_IDMAP."""
     flags = AT_EMPTY_PATH | (AT_RECURSIVE if recursive else 0)
-    packed = struct.pack("QQQQ", attributes, cleared, 0, userns)
+    packed = struct.pack("QQQQ", attributes, clear, 0, userns)
     syscall("mount_setattr", fd, b"", flags, packed, len(packed))
 
 
@@ -152,10 +181,13 @@ def bind(source: str, target: str, *, read_only: bool) -> None:
         os.close(fd)
 
 
-def new_mount(kind: str, attributes: int) -> int:
-    """A descriptor of a new mount of a file system without a device, attached nowhere."""
+def new_mount(kind: str, attributes: int, options: Mapping[str, str | None] = {}) -> int:
+    """A descriptor of a new mount of a file system without a device, attached nowhere. A flag has no value."""
     context = syscall("fsopen", _text(kind), 1)
     try:
+        for name, value in options.items():
+            how = _FSCONFIG_SET_FLAG if value is None else _FSCONFIG_SET_STRING
+            syscall("fsconfig", context, how, _text(name), _text(value), 0)
         syscall("fsconfig", context, _FSCONFIG_CMD_CREATE, None, None, 0)
         return syscall("fsmount", context, 1, attributes)
     finally:
@@ -184,11 +216,11 @@ def leave_session_keyring() -> None:
 
 def drop_capabilities() -> None:
     """Give up every capability, for ever: bounding set, ambient set and the three process sets."""
-    for capability in range(_LAST_CAPABILITY + 1):
+    for capability in range(LAST_CAPABILITY + 1):
         prctl(PR_CAPBSET_DROP, capability)
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     prctl(PR_SET_SECUREBITS, SECUREBITS_LOCKED)
-    syscall("capset", struct.pack("Ii", 0x20080522, 0), bytes(24))
+    syscall("capset", CAPABILITY_HEADER, bytes(24))
 
 
 def close_from(first: int, keep: tuple[int, ...] = ()) -> None:

@@ -80,9 +80,11 @@ def _spawn(home: str, places: Layout, environment: str) -> None:
     log = os.open(f"{places.run}/zygote.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     source, feed = os.pipe()
     package_parent = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    arguments = (home, tag(environment), 3, cloudpickle_directory(), environment)
+    daemon = f"from atoll.engine.zygote import daemon; daemon(*{arguments!r})"
     code = (
-        f"import sys; sys.path.append({package_parent!r}); from atoll.engine.zygote import daemon; "
-        f"daemon({home!r}, {tag(environment)!r}, 3, {cloudpickle_directory()!r}, {environment!r})"
+        f"import sys; sys.path.append({package_parent!r}); from atoll.engine.threshold import start; "
+        f"start({daemon!r}, 3)"
     )
     # By pipe: a sandbox can read the arguments of its first process, and they shall not name the host's paths.
     os.write(feed, code.encode(errors="surrogateescape"))

@@ -10,7 +10,7 @@ from typing import Any
 
 VERSION = 1
 MAX_MESSAGE = 128 << 10
-_SPACE = socket.CMSG_SPACE(4 * 4)
+_SPACE = socket.CMSG_SPACE(8 * 4)
 _to_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -82,9 +82,13 @@ def receive(sock: socket.socket) -> tuple[dict[str, Any], list[int]]:
     try:
         return decode(data), fds
     except BaseException:
-        for fd in fds:
-            os.close(fd)
+        close(fds)
         raise
+
+
+def close(fds: list[int]) -> None:
+    for fd in fds:
+        os.close(fd)
 
 
 def _short(path: str) -> tuple[int, str]:

@@ -10,15 +10,44 @@ import contextlib
 import errno
 import os
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from . import disk, jail, kernel, layout
-from .idmap import mapped, mapped_source
+from ..errors import Unsupported
+from ..policy.ignores import Ignores
+from ..policy.permissions import from_json
+from ..policy.rules import Matcher
+from ..types import PathRule
+from . import disk, idmap, jail, kernel, layout, views
 from .layers import Layers, Stack
-from .settings import Settings
+from .settings import BirthFailed, Settings
+from .views import curator
 
 MOUNTED = kernel.MOUNT_ATTR_NOSUID | kernel.MOUNT_ATTR_NODEV
 _PLACES = ("work", "tmp", "home")
+
+
+class Rules(NamedTuple):
+    """What of a source is seen, and what may be done with it; both as JSON."""
+
+    permissions: dict[str, Any] | None
+    ignore: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, job: dict[str, Any]) -> Rules | None:
+        """Those of a job; None where it has none."""
+        if job["permissions"] is None and not job["ignore"]:
+            return None
+        return cls(job["permissions"], tuple(job["ignore"]))
+
+    def rules(self) -> tuple[PathRule, ...]:
+        """Where there are only ignores, the rest can be written to."""
+        return (PathRule("**", "write"),) if self.permissions is None else from_json(self.permissions).rules
+
+    def matcher(self) -> Matcher:
+        return Matcher(self.rules())
+
+    def ignores(self) -> Ignores | None:
+        return Ignores(self.ignore) if self.ignore else None
 
 
 class Ground(NamedTuple):
@@ -28,6 +57,7 @@ class Ground(NamedTuple):
         device: of the top's disk; empty where the top is directories of the box.
         uid: of the sandbox's user on the host; None without root, where there is only one.
         source: the directory of the host that is the workspace at first.
+        view: of the source, where there are rules and one was prepared for them before.
     """
 
     sandbox: str
@@ -36,6 +66,8 @@ class Ground(NamedTuple):
     uid: int | None
     source: str | None
     workdir: str
+    rules: Rules | None = None
+    view: views.View | None = None
 
 
 @contextlib.contextmanager
@@ -51,14 +83,19 @@ def aside() -> Iterator[None]:
         os.close(back)
 
 
-def build(settings: Settings, ground: Ground) -> dict[str, int]:
-    """Detached mounts of the places, by where they belong.
+def build(settings: Settings, ground: Ground) -> tuple[dict[str, int], views.View | None]:
+    """Detached mounts of the places, by where they belong, and the view of the source, if there are rules.
 
     Raises:
         OSError: a layer is gone, or the host refuses a mount.
+        BirthFailed: the rules cannot be enforced here.
     """
     with aside():
-        return Builder(settings, ground).trees()
+        builder = Builder(settings, ground)
+        try:
+            return builder.trees(), builder.view
+        except Unsupported as error:
+            raise BirthFailed(str(error), "unsupported") from None
 
 
 def attach(trees: dict[str, int]) -> None:
@@ -75,7 +112,9 @@ class Builder:
     """
 
     def __init__(self, settings: Settings, ground: Ground) -> None:
+        self._settings = settings
         self._ground = ground
+        self.view = ground.view
         self._layers = Layers(settings.layout)
         self._box = settings.layout.box(ground.sandbox)
         self._names: dict[str, str] = {}
@@ -99,6 +138,8 @@ class Builder:
 
     def tree(self, place: str) -> int:
         """One place as a detached mount."""
+        if place == "work" and self._ground.source is not None and self._ground.rules is not None:
+            return self._view_tree(self._ground.source, self._ground.rules)
         name = self._directory(place)
         lowers = [f"{self._mounted(layer)}/{name}" for layer in getattr(self._ground.stack, place)]
         if place == "work" and self._ground.source is not None:
@@ -109,6 +150,42 @@ class Builder:
         os.mkdir(target)
         overlay(lowers, f"t/{name}", self._scratch(place), target, rootless=self._ground.uid is None)
         return kernel.open_tree(target, recursive=False)
+
+    def _view_tree(self, source: str, rules: Rules) -> int:
+        """The workspace as the rules show it."""
+        os.mkdir("m-work")
+        lowers = [self._layer(layer) for layer in self._ground.stack.work]
+        uid = self._ground.uid
+        if self.view is None:
+            self.view = self._prepare(source, rules, lowers)
+        views.mount(
+            self.view,
+            source=source,
+            lowers=lowers,
+            upper="t/upper",
+            work=self._scratch("work"),
+            target="m-work",
+            uid=uid,
+        )
+        return kernel.open_tree("m-work", recursive=True)
+
+    def _prepare(self, source: str, rules: Rules, lowers: list[str | views.Layer]) -> views.View:
+        recipe = self._settings.recipe
+        if recipe is None or recipe == "D":
+            raise Unsupported("Path permissions need overlayfs, which this host does not let atoll mount.")
+        if not lowers:
+            return curator.obtain(self._settings, source, rules.rules(), rules.ignore)
+        os.mkdir("merged")
+        views.merge(
+            source=source, lowers=lowers, target="merged", rootless=self._ground.uid is None, uid=self._ground.uid
+        )
+        tree = views.compile_tree("merged", rules.matcher(), rules.ignores())
+        kernel.umount("merged")
+        return views.prepare(tree, recipe=recipe, covers=len(lowers))
+
+    def _layer(self, layer: str) -> str | views.Layer:
+        path = f"{self._mount_layer(layer)}/upper"
+        return path if self._ground.uid is None else views.Layer(path, self._layers.about(layer)["uid"])
 
     def _directory(self, place: str) -> str:
         """What a place is called in a top or in a layer."""
@@ -131,6 +208,22 @@ class Builder:
 
     def _mounted(self, layer: str) -> str:
         """Where a layer is mounted, its files shown as the sandbox's user's."""
+        name = self._mount_layer(layer)
+        owner, uid = self._layers.about(layer)["uid"], self._ground.uid
+        if uid is None or owner == uid:
+            return name
+        shown = f"{name}-mapped"
+        if not os.path.isdir(shown):
+            os.mkdir(shown)
+            tree = kernel.open_tree(name, recursive=False)
+            # What overlayfs itself makes, such as whiteouts, is root's.
+            idmap.map_mount(tree, {0: 0, views.STRANGER: views.STRANGER, owner: uid})
+            kernel.move_mount(tree, shown)
+            os.close(tree)
+        return shown
+
+    def _mount_layer(self, layer: str) -> str:
+        """Where a layer is mounted as it is."""
         if layer in self._names:
             return self._names[layer]
         name = self._names[layer] = str(len(self._names))
@@ -141,18 +234,13 @@ class Builder:
                 kernel.mount(device, name, "ext4", jail.DISK_FLAGS, "")
         else:
             _bind(path, name)
-        owner = self._layers.about(layer)["uid"]
-        if self._ground.uid not in (None, owner):
-            tree = mapped(name, {owner: int(self._ground.uid or 0)})
-            kernel.move_mount(tree, name)
-            os.close(tree)
         return name
 
     def _mount_source(self, source: str) -> str:
         if self._ground.uid is None:
             return source
         os.mkdir("s")
-        tree = mapped_source(source, self._ground.uid)
+        tree = idmap.mapped_source(source, self._ground.uid)
         kernel.move_mount(tree, "s")
         os.close(tree)
         return "s"

@@ -15,12 +15,13 @@ import signal
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from . import disk, holders, jail, kernel, layout, places, usage
+from . import cgroups, disk, holders, jail, kernel, layout, parting, places, usage
 from .holding import Hold
-from .layers import MOST, Layers, Stack, new_layer, new_top
+from .layers import DISK, MOST, Layers, Stack, copy_base, new_layer, new_top
 from .places import Ground
 from .settings import BirthFailed, Settings
 from .tracing import Strayed
+from .views import View
 
 
 class Sandbox(NamedTuple):
@@ -33,6 +34,13 @@ class Sandbox(NamedTuple):
     workdir: str
     quota: int
     loop: bool
+    rules: places.Rules | None = None
+    view: View | None = None
+    group: cgroups.Group | None = None
+
+    def processes(self) -> list[int]:
+        """All that run behind its wall. Contexts that its keeper has made are below no other of them."""
+        return self.group.members() if self.group else usage.descendants(self.first)
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -43,8 +51,8 @@ class Wish(NamedTuple):
     """What it shall stand on.
 
     Args:
-        kind: "push" to put its top aside and go on from there; "discard" for the same, but with the workspace as it was
-            at first; "replace" to go on from `stack` and forget the top.
+        kind: "push" to put its top aside and go on from there; "rules" for the same with other rules; "discard" for the
+            same with the workspace as it was at first; "replace" to go on from `stack` and forget the top.
         force: end those that hold a file open to write to, rather than to refuse.
         name: of the snapshot that what is put aside becomes; `facts` are kept with it.
     """
@@ -52,6 +60,7 @@ class Wish(NamedTuple):
     kind: str
     stack: Stack | None = None
     force: bool = False
+    rules: places.Rules | None = None
     name: str = ""
     facts: Mapping[str, Any] = {}  # never changed
 
@@ -75,9 +84,11 @@ class Mason:
         self._box = settings.layout.box(sandbox.id)
         self._before = self._layers.stack(sandbox.id)
         self._layer = new_layer()
+        self._forgotten: dict[str, int] = {}
+        self._old: list[int] = []
 
-    def work(self) -> Stack:
-        """Gives the stack that it stands on now.
+    def work(self) -> tuple[Stack, View | None]:
+        """Gives the stack that it stands on now, and the view of its source.
 
         Raises:
             BirthFailed: somebody holds a file open to write to, or it cannot be held; all is as it was.
@@ -92,24 +103,29 @@ class Mason:
             self._check_name()
             try:
                 self._set_aside(after)
-                self._lay(after)
-                self._name(after)
+                view = self._lay(after)
             except BaseException:
                 self._undo(after)
                 raise
-        if self._wish.kind == "replace":
-            self._forget_top()
-        return after
+            self._name(after)
+            if after.aside:
+                after = self._forget(after)
+        return after, view
 
     def _check_name(self) -> None:
         if self._wish.name and os.path.lexists(self._layers.snapshot_path(self._wish.name)):
-            raise BirthFailed(f"There is already a snapshot {self._wish.name!r}; delete it first.", "invalid_input")
+            raise self._taken()
+
+    def _taken(self) -> BirthFailed:
+        return BirthFailed(f"There is already a snapshot {self._wish.name!r}; delete it first.", "invalid_input")
 
     def _name(self, after: Stack) -> None:
         if self._wish.name:
-            # Somebody else may have been faster since the check; then the newer one keeps the name.
             manifest = {**self._wish.facts, "name": self._wish.name, "stack": after.to_json()}
-            self._layers.add_snapshot(self._wish.name, manifest)
+            try:
+                self._layers.add_snapshot(self._wish.name, manifest)
+            except FileExistsError:  # somebody else was faster since the check; the sandbox goes on as well on these
+                raise self._taken() from None
 
     def _plan(self) -> Stack:
         top = new_top()
@@ -117,14 +133,17 @@ class Mason:
             if self._wish.stack is None:
                 raise ValueError("nothing to replace it by")
             self._layers.check(self._wish.stack)
-            return self._wish.stack._replace(top=top)
+            return self._wish.stack._replace(top=top, aside=self._layer)
         pushed = self._before.pushed(self._layer, top)
         return pushed._replace(work=()) if self._wish.kind == "discard" else pushed
 
     def _set_aside(self, after: Stack) -> None:
-        """The stack first: who is interrupted here has both, and `Layers.settle` finishes it."""
-        if self._wish.kind != "replace":
-            self._layers.make(self._layer, uid=self._sandbox.uid, sandbox=self._sandbox.id, top=self._before.top)
+        """The stack first: who is interrupted here has both, and `Layers.settle` finishes it.
+
+        What is to be forgotten is put aside, too.
+        """
+        self._layers.make(self._layer, uid=self._sandbox.uid, sandbox=self._sandbox.id, top=self._before.top)
+        copy_base(self._box, self._layers.path(self._layer))
         self._layers.set_stack(self._sandbox.id, after)
         self._layers.settle(self._sandbox.id, after)
 
@@ -136,18 +155,30 @@ class Mason:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{self._box}/{after.top}")
 
-    def _lay(self, after: Stack) -> None:
+    def _lay(self, after: Stack) -> View | None:
         device, held = self._new_disk(after.top) if self._sandbox.loop else ("", -1)
         sandbox = self._sandbox
         trees: dict[str, int] = {}
         try:
-            ground = Ground(sandbox.id, after, device, sandbox.uid, sandbox.source, sandbox.workdir)
-            trees = places.build(self._settings, ground)
+            rules = self._wish.rules if self._wish.kind == "rules" else sandbox.rules
+            ground = Ground(
+                sandbox.id, after, device, sandbox.uid, sandbox.source, sandbox.workdir, rules, self._same_view(after)
+            )
+            trees, view = places.build(self._settings, ground)
             self._exchange(trees)
         finally:
             for fd in (*trees.values(), held):
                 if fd >= 0:
                     os.close(fd)
+        return view
+
+    def _same_view(self, after: Stack) -> View | None:
+        """The view that it has, if that will do: with the same rules, over the same layers that it was made of."""
+        view = self._sandbox.view
+        if view is None or self._wish.kind in ("rules", "discard"):
+            return None  # the source may have changed since, and is to be seen as it is
+        covered = self._before.work[len(self._before.work) - view.covers :]
+        return view if after.work[len(after.work) - view.covers :] == covered else None
 
     def _new_disk(self, name: str) -> tuple[str, int]:
         image = f"{self._box}/{name}"
@@ -156,7 +187,8 @@ class Mason:
 
     def _exchange(self, trees: dict[str, int]) -> None:
         if self._wish.kind == "replace":
-            _end_all(self._sandbox.first)
+            _end_all(self._sandbox)
+            self._reach_forgotten()
         while True:
             try:
                 return self._exchange_held(trees)
@@ -164,7 +196,7 @@ class Mason:
                 self._refuse_or_end(written.place)
 
     def _exchange_held(self, trees: dict[str, int]) -> None:
-        with Hold(self._sandbox.first) as hold:
+        with Hold(self._sandbox.processes) as hold:
             directories = {pid: path for pid in hold.processes if (path := self._directory(pid)) is not None}
             with jail.inside(self._sandbox.first):
                 self._seal()
@@ -176,7 +208,7 @@ class Mason:
 
     def _refuse_or_end(self, place: str) -> None:
         """Raises BirthFailed, unless those that hold files open shall be ended, and are."""
-        found = holders.writers(self._sandbox.first, place)
+        found = holders.writers(self._sandbox.processes(), place)
         others = [each for each in found if each.outside != self._sandbox.first]
         if not found:
             raise BirthFailed(f"Something in {place} is open to write to, so it cannot be put aside now.", "busy")
@@ -211,35 +243,52 @@ class Mason:
     def _seal(self) -> None:
         """Make the old mounts read-only, all of them or none.
 
+        They stay open until `clean_up`: unmounting one for good waits until all that was written to it is on the disk.
+
         Raises:
             _Written: somebody has a file open to write to.
         """
         sealed: list[int] = []
         try:
             for target in self._sandbox.targets:
-                fd = os.open(target, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-                sealed.append(fd)
-                try:
-                    kernel.mount_setattr(fd, kernel.MOUNT_ATTR_RDONLY, recursive=True)
-                except OSError as error:
-                    for each in sealed[:-1]:
-                        kernel.mount_setattr(each, 0, recursive=True, cleared=kernel.MOUNT_ATTR_RDONLY)
-                    if error.errno == errno.EBUSY:
-                        raise _Written(target) from None
-                    raise
-        finally:
-            for fd in sealed:
-                os.close(fd)
+                sealed.append(os.open(target, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+                kernel.mount_setattr(sealed[-1], kernel.MOUNT_ATTR_RDONLY, recursive=True)
+        except OSError as error:
+            for each in sealed[:-1]:
+                kernel.mount_setattr(each, 0, recursive=True, clear=kernel.MOUNT_ATTR_RDONLY)
+            for each in sealed:
+                os.close(each)
+            if error.errno == errno.EBUSY:
+                raise _Written(self._sandbox.targets[len(sealed) - 1]) from None
+            raise
+        self._old = sealed
 
-    def _forget_top(self) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(f"{self._box}/{self._before.top}")
+    def _reach_forgotten(self) -> None:
+        """Hold on to the disk that is to be forgotten: who lets go of it last waits until it is written."""
+        if self._sandbox.loop:
+            image = f"{self._layers.path(self._layer)}/{DISK}"
+            self._forgotten = parting.reach(self._settings.layout, self._sandbox.id, [image])
+
+    def _forget(self, after: Stack) -> Stack:
+        """Nobody names any more what was put aside for that."""
+        forgotten = after._replace(aside="")
+        self._layers.set_stack(self._sandbox.id, forgotten)
+        for fd in self._forgotten.values():
+            disk.shut_down_at(fd)
+        return forgotten
+
+    def clean_up(self) -> None:
+        """What need not be waited for: let go of what it stood on, and remove what nobody needs any more."""
+        for fd in (*self._forgotten.values(), *self._old):
+            os.close(fd)
+        if self._wish.kind == "replace":
+            self._layers.collect()
 
 
-def _end_all(first: int) -> None:
+def _end_all(sandbox: Sandbox) -> None:
     """Kill every process but the first."""
     for _ in range(100):
-        inside = [pid for pid in usage.descendants(first) if pid != first and not usage.is_zombie(pid)]
+        inside = [pid for pid in sandbox.processes() if pid != sandbox.first and not usage.is_zombie(pid)]
         if not inside:
             return
         for pid in inside:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from .cgroups import Hierarchy
 from .layout import Layout
@@ -32,6 +32,10 @@ class Settings(NamedTuple):
     python_path: tuple[str, ...]
     resolver: str
     has_loop: bool
+    # How path permissions are enforced here, as `views` calls it; None if they cannot be.
+    recipe: Literal["A", "B", "C", "D"] | None
+    # Whether keepers make Python contexts, so that these can be forked into other sandboxes while they live.
+    live: bool = False
     # For the zygote of a template: the packages that all its sandboxes have, the name of the nursery, the socket on
     # which its nurse tells of it, that on which it is asked, and descriptors that each keeper holds while it lives.
     environment: str = ""

@@ -18,13 +18,28 @@ import sys
 import time
 from typing import Any
 
+from ..errors import Unsupported
 from ..guest import borrowed
 from ..guest.contextprocess import find_own_modules
-from . import cgroups, disk, kernel, landlock, layout, messages, rootfs, seccomp, stem, sweep
+from . import (
+    cgroups,
+    disk,
+    kernel,
+    landlock,
+    layout,
+    messages,
+    rootfs,
+    seccomp,
+    stem,
+    sweep,
+    threshold,
+    tracing,
+    views,
+)
 from .midwife import kind_of
 from .nursery import open_nursery
 from .rehearsal import rehearse
-from .settings import FIRST_UID, UIDS, Settings, new_id
+from .settings import Settings, new_id
 
 IDLE_SECONDS = 300.0
 # Enough for the next few requests of each kind; a burst larger than this forks on demand. A closed one is
@@ -302,22 +317,11 @@ class Zygote:
                     sweep.sweep(self._settings)
 
 
-def _has_ids() -> bool:
-    """Whether the ids of root's sandboxes exist here. The root of most containers without privilege has a few only."""
-    with open("/proc/self/uid_map", encoding="ascii") as file:
-        ranges = [tuple(map(int, line.split())) for line in file]
-    return any(start <= FIRST_UID and start + count >= FIRST_UID + UIDS for start, _, count in ranges)
-
-
 def _private_mounts(rootless: bool) -> None:
     """A mount namespace of our own for the template; mounts that the host makes later still arrive."""
-    if rootless:
-        uid, gid = os.getuid(), os.getgid()
-        kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS)
-        for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
-            with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
-                file.write(text)
-    else:
+    if rootless and not threshold.crossed:
+        threshold.enter()
+    elif not rootless:
         kernel.unshare(kernel.CLONE_NEWNS)
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_SLAVE)
 
@@ -354,7 +358,7 @@ def prepare(home: str, tag: str, environment: str = "") -> Settings:
         OSError: the host refuses a namespace or a mount.
     """
     places = layout.Layout(home)
-    rootless = os.geteuid() != 0 or not _has_ids()
+    rootless = threshold.is_rootless()
     hierarchy = cgroups.find()
     _leave_callers_group(hierarchy)
     _private_mounts(rootless)
@@ -382,8 +386,17 @@ def prepare(home: str, tag: str, environment: str = "") -> Settings:
         ),
         resolver=servers,
         has_loop=not rootless and disk.available(),
+        recipe=_recipe(rootless),
+        live=not rootless and hierarchy is not None and tracing.available(),
         environment=environment,
     )
+
+
+def _recipe(rootless: bool) -> views.Recipe | None:
+    try:
+        return views.choose(rootless, views.has_subids(), views.can_overlay(rootless))
+    except Unsupported:
+        return None
 
 
 def _hold(environment: str) -> tuple[int, ...]:

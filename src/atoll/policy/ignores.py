@@ -135,6 +135,8 @@ def _trimmed(text: str) -> str:
 def _expression(text: str) -> str:
     anywhere = "/" not in text
     text = text.removeprefix("/")
+    if not text:
+        return _NEVER
     elements: list[Element] = [DEEP] if anywhere else []
     # git compares what comes before the first wildcard by itself, and takes the rest for the whole pattern.
     start = at = len(re.match(r"[^*?\[\\]*", text)[0])  # type: ignore[index]  # it matches every text
@@ -173,28 +175,42 @@ def _stars(text: str, at: int, start: int) -> tuple[Element, int]:
 
 
 def _set(text: str, at: int) -> tuple[Element | None, int]:
+    """`[...]`, whose inside begins at `text[at]`."""
     negated = text[at : at + 1] in ("!", "^")
     start = at = at + negated
-    parts = []
+    parts = ""
     while at == start or text[at : at + 1] != "]":
-        if text.startswith("[:", at) and (end := text.find("]", at + 2)) > 0 and text[end - 1] == ":":
-            name = text[at + 2 : end - 1]
+        if text.startswith("[:", at) and (end := _class_end(text, at)):
+            name = text[at + 2 : end - 2]
             if name not in _CLASSES:
                 return None, at
-            parts.append(_CLASSES[name])
-            at = end + 1
+            parts += _CLASSES[name]
+            at = end
             continue
-        first, at = _member(text, at)
-        last = first
-        if first and text[at : at + 1] == "-" and text[at + 1 : at + 2] not in ("", "]"):
-            last, at = _member(text, at + 1)
-        if not first or not last:
+        part, at = _range(text, at)
+        if not part:
             return None, at
+        parts += part
+    return One(f"(?!/)[{'^' if negated else ''}{parts}]", False), at + 1
+
+
+def _class_end(text: str, at: int) -> int:
+    """Where a class such as [:digit:] ends, or 0 if it is none."""
+    end = text.find("]", at + 2)
+    return end + 1 if end > at + 2 and text[end - 1] == ":" else 0
+
+
+def _range(text: str, at: int) -> tuple[str, int]:
+    """A character, or two with a `-` between them; of those that are the wrong way round, the first counts."""
+    first, at = _member(text, at)
+    found = re.escape(first)
+    if first and text[at : at + 1] == "-" and text[at + 1 : at + 2] not in ("", "]"):
+        last, at = _member(text, at + 1)
+        if not last:
+            return "", at
         if first <= last:
-            parts.append(f"{re.escape(first)}-{re.escape(last)}")
-    if not parts:
-        return (One("[^/]", False) if negated else None), at + 1
-    return One(f"(?!/)[{'^' if negated else ''}{''.join(parts)}]", False), at + 1
+            found = f"{found}-{re.escape(last)}"
+    return found, at
 
 
 def _member(text: str, at: int) -> tuple[str, int]:

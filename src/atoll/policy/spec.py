@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..errors import InvalidInput, Unsupported
-from ..types import Resources, Spec
+from ..types import Permissions, Resources, Spec
 from .codebases import check_codebase
 from .env import check_env
 from .labels import check_labels
@@ -46,7 +46,8 @@ def make_spec(
         InvalidInput: a value that cannot be, with what to write instead.
         Unsupported: a keyword that is known and not there yet; it is never ignored.
     """
-    _refuse_what_is_not_there(fallback=fallback, permissions=permissions, ignore=ignore, gpu=gpu)
+    _refuse_what_is_not_there(fallback=fallback, gpu=gpu)
+    _check_source(source, codebase, snapshot, permissions=permissions, ignore=ignore)
     if not isinstance(strict, bool):
         raise InvalidInput(f"strict is {shown(strict)}; give True or False.")
     return Spec(
@@ -61,6 +62,8 @@ def make_spec(
         workdir=workspace_path(workdir),
         strict=strict,
         packages=check_requirements(packages),
+        permissions=_permissions(permissions),
+        ignore=_ignore(ignore),
         codebase=None if codebase is None else check_codebase(codebase),
         snapshot=None if snapshot is None else check_name(snapshot, "snapshot"),
     )
@@ -72,6 +75,10 @@ def spec_to_json(spec: Spec) -> dict[str, Any]:
     value["resources"] = spec.resources._asdict()
     value["env"] = dict(spec.env)
     value["labels"] = dict(spec.labels)
+    if spec.permissions is not None:
+        from .permissions import to_json
+
+        value["permissions"] = to_json(spec.permissions)
     return value
 
 
@@ -90,7 +97,37 @@ def spec_from_json(value: object) -> Spec:
         raise InvalidInput(
             f"A stored spec has the field {shown(unknown[0])}, which this version of atoll does not know."
         )
+    if value.get("permissions") is not None:
+        from .permissions import from_json
+
+        value = {**value, "permissions": from_json(value["permissions"])}
     return make_spec(**value)
+
+
+def _check_source(source: object, codebase: object, snapshot: object, **about: object) -> None:
+    """Rules are about the files of a source: without one they would hold for nothing."""
+    if source is not None and codebase is not None:
+        raise InvalidInput("source= and codebase= are both given; a workspace begins with one of them.")
+    for name, value in about.items():
+        if value is not None and value not in ((), []) and source is codebase is snapshot is None:
+            raise InvalidInput(f"{name}= is about the files of a source; give source= or codebase= too.")
+
+
+# Most sandboxes have no rules, and should not wait for their modules.
+def _permissions(value: object) -> Permissions | None:
+    if value is None:
+        return None
+    from .permissions import check_permissions
+
+    return check_permissions(value)
+
+
+def _ignore(value: object) -> tuple[str, ...]:
+    if value == ():
+        return ()
+    from .ignores import check_ignore
+
+    return check_ignore(value)
 
 
 def _network(network: object) -> str:

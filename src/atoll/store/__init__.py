@@ -9,14 +9,16 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .. import procid
 from ..errors import InvalidInput, SandboxNotFound, StoreError
 from ..home import state_dir
 from ..policy.labels import labels_match
-from ..types import Handle, Spec, Status
+from ..policy.spec import spec_to_json
+from ..types import Denial, Handle, Spec, Status
+from . import denials
 from .database import Database
 from .rows import INSERT, MIGRATIONS, SELECT, Row, decode, decode_matching, dump, encode, maker, matching
 
@@ -27,6 +29,7 @@ _SET_STATUS = """UPDATE sandboxes SET status = ?, maker_pid = ?, maker_started =
     WHERE id = ? AND spec IS NOT NULL"""
 _SET_EXPIRES = "UPDATE sandboxes SET expires = ? WHERE id = ? AND spec IS NOT NULL"
 _SET_HANDLE = "UPDATE sandboxes SET handle = ? WHERE id = ? AND spec IS NOT NULL"
+_SET_SPEC = "UPDATE sandboxes SET spec = ?, handle = ? WHERE id = ? AND spec IS NOT NULL"
 _RESERVE = """INSERT INTO sandboxes (id, driver, status, labels, created, maker_pid, maker_started, maker_boot)
     VALUES (?, '', 'creating', ?, ?, ?, ?, ?)"""
 
@@ -121,6 +124,10 @@ class Store:
         """Raises SandboxNotFound."""
         self._update(_SET_HANDLE, (dump(handle._asdict()), id))
 
+    def set_spec(self, id: str, spec: Spec, handle: Handle) -> None:
+        """Raises SandboxNotFound."""
+        self._update(_SET_SPEC, (dump(spec_to_json(spec)), dump(handle._asdict()), id))
+
     def remove(self, id: str) -> bool:
         """Forget a sandbox; whether there was anything to forget."""
         return self._db.write("DELETE FROM sandboxes WHERE id = ? AND spec IS NOT NULL", (id,)) > 0
@@ -171,6 +178,21 @@ class Store:
         """Give up a reservation, so that the next caller may make the sandbox. Doing so twice is harmless."""
         with self._db.transaction() as db:
             _drop_reservation(db, reservation)
+
+    def note_denials(self, id: str, refused: Sequence[Denial]) -> None:
+        """Keep what was refused to a sandbox, for as long as it is registered."""
+        denials.add(self._db, id, refused)
+
+    def denials(self, id: str, since: float = 0.0) -> tuple[list[Denial], int]:
+        """What was refused to it since a moment, oldest first, and how many of all are kept no more.
+
+        Raises:
+            SandboxNotFound: it is not registered.
+        """
+        found = denials.find(self._db, id, since)
+        if found is None:
+            raise _not_found(id)
+        return found
 
     def _update(self, sql: str, values: tuple[Any, ...]) -> None:
         if not self._db.write(sql, values):

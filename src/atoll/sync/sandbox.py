@@ -14,8 +14,10 @@ from ..client.running import Callback
 from ..io import BlockingIO, drive
 from ..sandbox import AsyncSandbox
 from ..types import Completed, ContextInfo, Execution, Info, PermissionsLike, ProcessInfo, Resources, Status
+from .auditing import Audited
 from .docs import documented_by
 from .lifetime import Lifetime
+from .review import Review
 from .timeline import Timeline
 
 if TYPE_CHECKING:  # what a first `run` does not need is imported by whoever needs it
@@ -30,7 +32,7 @@ if TYPE_CHECKING:  # what a first `run` does not need is imported by whoever nee
 
 
 @documented_by(AsyncSandbox)
-class Sandbox(Lifetime, Timeline):
+class Sandbox(Lifetime, Review, Timeline, Audited):
     """A sandbox. It lives until `destroy`, its lifetime, or the end of its `with` block.
 
     It outlives the process that made it: `Sandbox.connect(id)` finds it again. Safe to use from many threads
@@ -76,6 +78,23 @@ class Sandbox(Lifetime, Timeline):
         )  # fmt: skip
         offered = lifecycle.offered_tools(tools, awaited=False)
         return cls(drive(lifecycle.create(BlockingIO(), driver, **wishes)), offered)
+
+    @classmethod
+    def from_local(
+        cls,
+        path: str | os.PathLike[str],
+        preset: PermissionsLike = "agent-safe",
+        *,
+        ignore: Iterable[str] = (),
+        ignore_file: str | None = None,
+        **wishes: Any,
+    ) -> Self:
+        patterns = lifecycle.ignores(path, ignore, ignore_file)
+        return cls.create(source=path, permissions=preset, ignore=patterns, **wishes)
+
+    @classmethod
+    def from_codebase(cls, id: str, preset: PermissionsLike = "agent-safe", **wishes: Any) -> Self:
+        return cls.create(codebase=id, permissions=preset, **wishes)
 
     @classmethod
     def connect(cls, id: str, *, tools: Tools | Mapping[str, Function] | None = None) -> Self:

@@ -1,0 +1,150 @@
+"""What a sandbox has changed of its source, and what becomes of that."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeVar
+
+from ..driver import Staged
+from ..errors import InvalidInput, Unsupported
+from ..home import state_dir
+from ..policy.text import shown
+from ..types import Applied, Capability, Change
+from . import auditing
+from .record import Record
+
+OnConflict = Literal["ask", "keep", "take"]
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None
+T = TypeVar("T")
+
+_CHOICES = ("ask", "keep", "take")
+
+
+async def diff(record: Record, paths: Paths, *, text: bool) -> list[Change]:
+    """Raises as `AsyncSandbox.diff` says."""
+    from .. import review
+
+    chosen = check_paths(record, paths)
+    async with _staged(record) as stage:
+        return await record.driver.io.in_thread(lambda: review.changes(stage, text=text, paths=chosen))
+
+
+async def apply(record: Record, paths: Paths, on_conflict: OnConflict, reviewed: Sequence[Change] | None) -> Applied:
+    """Raises as `AsyncSandbox.apply` says."""
+    from .. import review
+
+    chosen = check_paths(record, paths)
+    if on_conflict not in _CHOICES:
+        raise InvalidInput(f"on_conflict is {shown(on_conflict)}; give 'ask', 'keep' or 'take'.")
+
+    def work(stage: Any) -> Applied:
+        applied = review.apply(stage, chosen, on_conflict, reviewed)
+        auditing.note(record, "gate", "apply", applied.rejected)
+        return applied
+
+    async with _staged(record) as stage:
+        if record.info.spec.codebase is None:
+            return await record.driver.io.in_thread(lambda: work(stage))
+        return await record.driver.io.in_thread(lambda: _to_codebase(record, stage, work))
+
+
+def _to_codebase(record: Record, stage: Any, work: Callable[[Any], Applied]) -> Applied:
+    """The changes become the next version of the codebase; those who use the one before keep it."""
+    from .. import review
+    from ..codebases.shelf import Shelf
+
+    shelf = Shelf()
+    codebase = str(record.info.spec.codebase)
+    began = int(record.handle.data["codebase"]["version"])
+    # Files that are changed in place, such as in their mode, must be no other version's.
+    touched = [each.path for each in review.changes(stage, text=False)]
+    with shelf.stage_version(codebase, touched) as draft, _temporary(stage.state) as base:
+        _write_base(base, shelf.entries(codebase, began))
+        applied = work(stage._replace(source=draft.path, base=base, started=None))
+        if applied.applied:
+            draft.commit(draft.version)
+        return applied
+
+
+@contextlib.contextmanager
+def _temporary(directory: str) -> Iterator[str]:
+    path = f"{directory}/.base.{os.urandom(8).hex()}"
+    try:
+        yield path
+    finally:
+        for name in (path, f"{path}.applied"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name)
+
+
+def _write_base(path: str, entries: Mapping[str, Any]) -> None:
+    """How the version was that the sandbox began with: by content alone, since a version is a tree of its own."""
+    import hashlib
+
+    from ..review.base import Record as Known, write_base
+
+    def digest(entry: Any) -> str | None:
+        if entry.kind == "symlink":
+            return hashlib.sha256(os.fsencode(entry.content)).hexdigest()
+        return entry.content if entry.kind == "file" else None
+
+    write_base(
+        path,
+        ((name, Known(each.kind, each.mode, each.size, 0, 0, 0, digest(each))) for name, each in entries.items()),
+    )
+
+
+async def discard(record: Record, *, force: bool) -> None:
+    """Raises as `AsyncSandbox.discard` says."""
+    _require(record)
+    await record.check_usable(afresh=True)
+    await record.driver.discard(record.handle, force=force)
+
+
+@contextlib.asynccontextmanager
+async def _staged(record: Record) -> AsyncIterator[Any]:
+    from .. import review
+
+    _require(record)
+    await record.check_usable(afresh=True)
+    staged: Staged = await record.driver.stage(record.handle)
+    spec = record.info.spec
+    state = os.path.join(state_dir(), "reviews")
+    os.makedirs(state, mode=0o700, exist_ok=True)
+    try:
+        yield review.Stage(
+            staged.merged,
+            staged.uppers,
+            staged.source,
+            spec.permissions,
+            spec.ignore,
+            staged.base,
+            state,
+            int(record.info.created * 1e9),
+        )
+    finally:
+        for fd in (staged.merged, *staged.uppers):
+            os.close(fd)
+
+
+def check_paths(record: Record, paths: Paths) -> list[str] | None:
+    """Paths of the workspace, as rules see them. Raises InvalidInput."""
+    if paths is None:
+        return None
+    from .permitting import relative
+
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    return [relative(record.info.spec, os.fspath(path)) for path in given]
+
+
+def _require(record: Record) -> None:
+    if Capability.REVIEW not in record.driver.capabilities:
+        raise Unsupported(f"The {record.driver.name} driver cannot show changes.")
+    spec = record.info.spec
+    if spec.source is None and spec.codebase is None:
+        raise InvalidInput(
+            "This sandbox was made without a source, so there is nothing to compare its files with.",
+            hint="Give source= or codebase= to create.",
+        )

@@ -1,0 +1,76 @@
+"""Starting a program of ours inside a user namespace of its own, where root has not lent its rights.
+
+Linux lets a process be held, and its memory be looked at, by who has the right to in the user namespace that the
+process's program was *started* in, wherever it went since. So what is to hold sandboxes is started inside.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+from . import kernel
+from .settings import FIRST_UID, UIDS
+
+crossed = False
+"""Whether this process was started inside."""
+
+
+def is_rootless() -> bool:
+    """Whether what root needs is not there: its ids too. The root of most containers has a few of them only."""
+    return os.geteuid() != 0 or not _has_ids()
+
+
+def _has_ids() -> bool:
+    with open("/proc/self/uid_map", encoding="ascii") as file:
+        ranges = [tuple(map(int, line.split())) for line in file]
+    return any(start <= FIRST_UID and start + count >= FIRST_UID + UIDS for start, _, count in ranges)
+
+
+def enter() -> None:
+    """Move this process into a user and a mount namespace of its own, in which it is root.
+
+    Raises:
+        OSError: the host forbids it.
+    """
+    uid, gid = os.getuid(), os.getgid()
+    kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS)
+    for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
+        with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+            file.write(text)
+
+
+def start(code: str, ready: int) -> None:
+    """Run some code, as another program inside where root is not there to run it.
+
+    `ready` is a descriptor of this process that the code gets too, and that is told why it could not be run.
+    """
+    if not is_rootless():
+        exec(code, {"__name__": "__main__"})  # noqa: S102 - it is the caller's own
+        return
+    try:
+        enter()
+    except OSError as error:
+        os.write(ready, str(error).encode())
+        raise SystemExit(1) from error
+    _become(f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import inside; inside({code!r})")
+
+
+def inside(code: str) -> None:
+    """What `start` goes on with."""
+    global crossed  # noqa: PLW0603 - it is so for this process's whole life
+    crossed = True
+    exec(code, {"__name__": "__main__"})  # noqa: S102 - see `start`
+
+
+def _become(code: str) -> NoReturn:
+    """By a descriptor: a sandbox can read the arguments of its first process, and they shall not name our paths."""
+    source, feed = os.pipe()
+    os.write(feed, code.encode(errors="surrogateescape"))
+    os.close(feed)
+    os.dup2(source, 0)
+    os.set_inheritable(0, True)  # `dup2` does nothing where it is that one already
+    # As `launch` does it.
+    argv = [sys.executable, "-I", "-S", "-c", "exec(open(0).read())"]
+    os.execve(sys.executable, argv, {"PATH": "/usr/bin:/bin"})  # noqa: S606 - our own interpreter

@@ -1,0 +1,66 @@
+"""A prepared view: all that it takes to mount it, any number of times, by any process that is given its descriptor."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+from .. import kernel
+from ..settings import FIRST_UID
+from .zones import Zone
+
+Recipe = Literal["A", "B", "C", "D"]
+
+# Who owns, on the host, what a root's sandbox may not write to: an id that no sandbox has.
+STRANGER = FIRST_UID - 1
+
+
+class View(NamedTuple):
+    """What `prepare` gives and `mount` takes.
+
+    Attributes:
+        recipe: how it is enforced: A by owners as root, C the same with subordinate ids, B by read-only mounts.
+        mask: a descriptor of the mask, a detached mount; -1 where there is a `farm` instead.
+        sandbox, stranger: the ids in the mask of what the sandbox's user owns, and of the rest.
+        mapped: whether these are to be shown as others; else the mask is for one sandbox only.
+        mode, owned: of the root, which overlayfs takes from the upper layer.
+        covers: so many layers, the oldest, are below the mask: they give content and no names.
+        zones: see `zones`; only for recipe B.
+        writable: the directories in which the sandbox may make files, topmost ones only; see `writable_places`.
+        unenforced: paths whose level is not enforced. They are links, in recipe B: a link that may not be changed,
+            in a directory that may, can be replaced. The review gate refuses it all the same.
+        farm: a directory that serves as the mask and has the content, too: the source is not needed; see `farm`.
+    """
+
+    recipe: Recipe
+    mask: int
+    sandbox: int
+    stranger: int
+    mapped: bool
+    mode: int
+    owned: bool
+    covers: int = 0
+    zones: tuple[Zone, ...] = ()
+    writable: tuple[str, ...] = ()
+    unenforced: tuple[str, ...] = ()
+    farm: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """All but the descriptor, which is to be sent beside it."""
+        return {**self._asdict(), "mask": None}
+
+    def clone(self) -> int:
+        """A fresh detached mount of the mask; before Linux 6.15 only for who has it among its mounts."""
+        return kernel.open_tree(self.farm, recursive=False) if self.farm else kernel.open_tree_at(self.mask)
+
+    def close(self) -> None:
+        if self.mask >= 0:
+            os.close(self.mask)
+
+
+def from_json(data: dict[str, Any], mask: int) -> View:
+    """The view that was sent with `to_json`, and its descriptor."""
+    zones = tuple(Zone(str(path), bool(writable)) for path, writable in data["zones"])
+    lists: dict[str, Sequence[str]] = {name: tuple(map(str, data[name])) for name in ("writable", "unenforced")}
+    return View(**{**data, **lists, "mask": mask, "zones": zones})

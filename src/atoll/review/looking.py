@@ -1,0 +1,62 @@
+"""Both sides of a review, opened: what the sandbox sees and what the source has now."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Self
+
+from ..errors import file_error
+from . import beneath
+from .base import Base, load_base
+from .candidates import find_candidates
+from .comparing import Comparison, Difference, is_masked
+from .judging import Judge, judge_of
+from .stage import Stage
+from .tree import Tree
+
+
+def open_source(source: str) -> int:
+    """A descriptor of the source, which was a real path: no link may have come between.
+
+    Raises:
+        FileError: it is gone, or something on the way to it is a link now.
+    """
+    top = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return beneath.open_beneath(top, source.lstrip("/"), os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError as error:
+        number = error.errno or 5
+        raise file_error(number, f"The source {source} cannot be opened: {os.strerror(number)}.", source) from error
+    finally:
+        os.close(top)
+
+
+class Look:
+    """A `with` block in which both sides are open."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self._masked = stage.permissions is not None or bool(stage.ignore)
+        self.judge: Judge = judge_of(stage)
+        self._root = open_source(stage.source)
+        self.merged = Tree(stage.merged, one_mount=False)
+        self.source = Tree(self._root, one_mount=True)
+        self.base: Base = load_base(stage.base)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.merged.close()
+        self.source.close()
+        os.close(self._root)
+
+    def hides_mode(self, before: int, after: int) -> bool:
+        """Whether a file's bits differ only because a view shows them so."""
+        return self._masked and is_masked(before, after)
+
+    def differences(self, wanted: Iterable[str] | None, *, text: bool) -> list[Difference]:
+        """Raises SandboxError when there is more than anybody can review, OSError for a layer that is gone."""
+        comparison = Comparison(self.merged, self.source, self.judge, self.base, text=text, masked=self._masked)
+        return comparison.run(find_candidates(self.stage.uppers), wanted)
