@@ -13,12 +13,14 @@ from .content import link_content, read_content
 from .links import objection
 from .looking import Look
 from .selection import parents
+from .traps import springs
 from .tree import is_too_long, type_of
 
 _SPECIAL = "It is a pipe, a socket or a device, which is never applied."
 _PROTECTED = "The source has a pipe, a socket or a device there, which is never touched."
 _UNREADABLE = "Its content cannot be read, or is one large hole."
 _BITS = "Set-user-id, set-group-id and sticky bits are never applied."
+_TRAP = "git would run commands from it on this machine, so it is never applied; look at it, and bring it over by hand."
 # Time stamps of files lag behind the clock by a tick.
 _TICK = 20_000_000
 
@@ -35,6 +37,8 @@ def refusal(look: Look, difference: Difference, reviewed: Mapping[str, Change] |
         return "It is ignored."
     if change.level != "write":
         return f"The rules give it the level {change.level!r}; only what has 'write' is applied."
+    if change.kind != "deleted" and springs(change.path, directory=directory):
+        return _TRAP
     if look.source.is_elsewhere(change.path):
         return "Another file system is mounted there in the source, which the sandbox never saw."
     return _unfit(look, difference) or _unreviewed(change, reviewed)
