@@ -1,4 +1,4 @@
-"""Files that are made to break a reviewer: too large, too many, too deep, closed, or full of commands for a terminal."""
+"""Files made to break a reviewer: too large, too many, too deep, closed, or full of commands for a terminal."""
 
 from __future__ import annotations
 

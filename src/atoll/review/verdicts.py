@@ -37,8 +37,6 @@ def refusal(look: Look, difference: Difference, reviewed: Mapping[str, Change] |
         return "It is ignored."
     if change.level != "write":
         return f"The rules give it the level {change.level!r}; only what has 'write' is applied."
-    if change.kind != "deleted" and springs(change.path, directory=directory):
-        return _TRAP
     if look.source.is_elsewhere(change.path):
         return "Another file system is mounted there in the source, which the sandbox never saw."
     return _unfit(look, difference) or _unreviewed(change, reviewed)
@@ -50,6 +48,8 @@ def _unfit(look: Look, difference: Difference) -> str | None:
         return _PROTECTED
     if change.kind == "deleted":
         return None
+    if springs(change.path, directory=change.type == "directory"):
+        return _TRAP
     if change.type == "other" and difference.new is not None:
         return _SPECIAL
     if change.type != "directory" and change.digest is None:
