@@ -48,6 +48,11 @@ def _unfit(look: Look, difference: Difference) -> str | None:
         return _PROTECTED
     if change.kind == "deleted":
         return None
+    return _unfit_to_come(look, difference)
+
+
+def _unfit_to_come(look: Look, difference: Difference) -> str | None:
+    change = difference.change
     if springs(change.path, directory=change.type == "directory"):
         return _TRAP
     if change.type == "other" and difference.new is not None:
