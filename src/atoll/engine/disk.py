@@ -110,11 +110,16 @@ def shut_down(path: str) -> None:
     except OSError:
         return  # the first process is dead, and its mounts with it
     try:
-        # A mistake in the path would shut down the host's own disk.
-        if os.major(os.fstat(fd).st_dev) == _LOOP_MAJOR:
-            fcntl.ioctl(fd, _SHUTDOWN, struct.pack("I", _NO_FLUSH))
+        shut_down_at(fd)
     finally:
         os.close(fd)
+
+
+def shut_down_at(fd: int) -> None:
+    """The same, for the file system of a descriptor."""
+    # A mistake in the path would shut down the host's own disk.
+    if os.major(os.fstat(fd).st_dev) == _LOOP_MAJOR:
+        fcntl.ioctl(fd, _SHUTDOWN, struct.pack("I", _NO_FLUSH))
 
 
 def await_release(path: str, seconds: float = 10.0) -> None:
@@ -171,6 +176,12 @@ def _attached(path: str) -> tuple[str, int] | None:
                 return f"/dev/{name}", device
             os.close(device)
     return None
+
+
+def devices() -> dict[str, str]:
+    """Every loop device, by the file that it is on."""
+    names = [name for name in os.listdir("/sys/block") if name.startswith("loop")]
+    return {file: f"/dev/{name}" for name in names if (file := _backing_file(name))}
 
 
 def device_of(path: str) -> str:

@@ -11,7 +11,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Self
 
 from .content import link_content, read_content
@@ -25,6 +25,11 @@ _VERSION = 1
 # A change within one tick of the clock leaves no trace in a time stamp. What was changed so shortly before it was
 # looked at may be changed again unseen; only its digest tells.
 _TICK = 20_000_000
+# So far may a time stamp be behind the clock.
+_COARSE = 5_000_000
+_NEVER = 1 << 63
+# No file has this size: whatever is there now, it is not as it was.
+_MOVED_ON = -1
 
 
 class Record(NamedTuple):
@@ -76,9 +81,14 @@ def record_of(found: os.stat_result, digest: str | None = None) -> Record:
     )
 
 
-def record_base(source: str, target: str, levels: Levels | None, ignores: Ignores | None) -> None:
+def record_base(
+    source: str, target: str, levels: Levels | None, ignores: Ignores | None, started: int | None = None
+) -> None:
     """Write down what is in `source`: first what `stat` says of every path that a sandbox sees, then the digests of the
     files that it can write to, as far as nobody changes them meanwhile. Reads gigabytes; run it in the background.
+
+    `started` is when the sandbox began to see it, in nanoseconds of the clock. What has changed since then, before it
+    was looked at here, is not what the sandbox has seen: nothing is known of that but that it has moved on.
 
     Raises:
         OSError: the source cannot be read, or the record cannot be written.
@@ -87,19 +97,28 @@ def record_base(source: str, target: str, levels: Levels | None, ignores: Ignore
     root = os.open(source, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with Tree(root, one_mount=True) as tree, _Writer(target) as writer:
-            found = os.fstat(root)
-            writer.add(["atoll-base", _VERSION, found.st_dev, found.st_ino])
+            writer.add(["atoll-base", _VERSION])
             writable: list[tuple[str, Record]] = []
-            for path, record in _records(tree, judge):
+            latest = _NEVER if started is None else started - _COARSE
+            complete = os.fstat(root).st_ctime_ns < latest
+            for path, seen, changed in _records(tree, judge):
+                is_late = changed >= latest
+                record = seen._replace(size=_MOVED_ON, ctime_ns=0, digest=None) if is_late else seen
+                complete = complete and not (is_late and record.type == "directory")
                 writer.add(["s", path, *record])
-                if record.type == "file" and record.size <= _LARGEST_FILE and judge.level(path, False) == "write":
+                if not is_late and _is_worth_reading(record) and judge.level(path, False) == "write":
                     writable.append((path, record))
-            writer.add(["all"])
+            if complete:
+                writer.add(["all"])
             writer.flush()
             for path, digest in _digests(tree, writable):
                 writer.add(["d", path, digest])
     finally:
         os.close(root)
+
+
+def _is_worth_reading(record: Record) -> bool:
+    return record.type == "file" and record.size <= _LARGEST_FILE
 
 
 class _Writer:
@@ -142,8 +161,8 @@ def _line(values: list[object]) -> bytes:
     return json.dumps(values, separators=(",", ":")).encode("ascii") + b"\n"
 
 
-def _records(tree: Tree, judge: Judge) -> Iterator[tuple[str, Record]]:
-    """Every path that can be seen. A directory may be hidden and hold something that is not."""
+def _records(tree: Tree, judge: Judge) -> Iterator[tuple[str, Record, int]]:
+    """Every path that can be seen, and when it changed last. A directory may be hidden and hold what is not."""
     waiting = [""]
     while waiting:
         above = waiting.pop()
@@ -160,7 +179,7 @@ def _records(tree: Tree, judge: Judge) -> Iterator[tuple[str, Record]]:
             if directory and not judge.is_reserved(path) and not judge.is_ignored(path, True) and not is_too_long(path):
                 waiting.append(path)
             if directory or judge.seen(path, directory) != "none":
-                yield path, _examined(tree, path, found)
+                yield path, _examined(tree, path, found), found.st_ctime_ns
 
 
 def _examined(tree: Tree, path: str, found: os.stat_result) -> Record:
@@ -200,6 +219,15 @@ def _is_unchanged(record: Record, found: os.stat_result) -> bool:
     return record[:4] == now[:4] and record.inode == now.inode and record.ctime_ns in (0, now.ctime_ns)
 
 
+def write_base(target: str, records: Iterable[tuple[str, Record]]) -> None:
+    """Write down what somebody knows otherwise of a source at the start: all of it. Raises OSError."""
+    with _Writer(target) as writer:
+        writer.add(["atoll-base", _VERSION, 0, 0])
+        for path, record in records:
+            writer.add(["s", path, *record])
+        writer.add(["all"])
+
+
 def append_applied(base: str, entries: list[tuple[str, Record | None]]) -> None:
     """Tell what an apply has put into the source; None is for what it has removed. Raises OSError."""
     lines = [_line(["s", path, *record]) if record is not None else _line(["gone", path]) for path, record in entries]
@@ -213,37 +241,36 @@ def append_applied(base: str, entries: list[tuple[str, Record | None]]) -> None:
         os.close(fd)
 
 
-def load_base(path: str | None, source: os.stat_result | None = None) -> Base:
-    """What a record says so far; nothing, when there is none, or when it is that of another directory.
-
-    Args:
-        source: what `stat` says of the source now.
-    """
+def load_base(path: str | None) -> Base:
+    """What a record says so far; nothing, when there is none."""
     records: dict[str, Record | None] = {}
     complete = False
     if path is not None:
-        complete = _load(path, records, source)
-        _load(f"{path}.applied", records, None)
+        complete = _load(path, records)
+        _load(f"{path}.applied", records)
     return Base(records, complete=complete)
 
 
-def _load(path: str, records: dict[str, Record | None], source: os.stat_result | None) -> bool:
+def _load(path: str, records: dict[str, Record | None]) -> bool:
     """Take in the lines of a file; whether the mark is among them that every path is there."""
     complete = False
-    try:
-        file = open(path, "rb")
-    except FileNotFoundError:
-        return False
-    with file:
-        for raw in file:
-            line = _parsed(raw)
-            if line is None:
-                continue
-            if line[0] == "atoll-base" and not _is_of(line, source):
-                return False
-            complete = complete or line[0] == "all"
-            _take_in(line, records)
+    for line in _lines(path):
+        if line[0] == "atoll-base" and line[1] != _VERSION:
+            return False
+        complete = complete or line[0] == "all"
+        _take_in(line, records)
     return complete
+
+
+def _lines(path: str) -> Iterator[list[Any]]:
+    try:
+        with open(path, "rb") as file:
+            for raw in file:
+                line = _parsed(raw)
+                if line is not None:
+                    yield line
+    except FileNotFoundError:
+        return
 
 
 def _parsed(raw: bytes) -> list[Any] | None:
@@ -255,10 +282,6 @@ def _parsed(raw: bytes) -> list[Any] | None:
     except ValueError:
         return None
     return line if isinstance(line, list) and line else None
-
-
-def _is_of(head: list[Any], source: os.stat_result | None) -> bool:
-    return head[1] == _VERSION and (source is None or head[2:4] == [source.st_dev, source.st_ino])
 
 
 def _take_in(line: list[Any], records: dict[str, Record | None]) -> None:

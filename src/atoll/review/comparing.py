@@ -12,7 +12,8 @@ from .base import Base
 from .candidates import Candidates
 from .content import LARGEST_TEXT, UNREADABLE, Allowance, Content, link_content, read_content
 from .judging import Judge
-from .tree import Tree, parents, type_of
+from .selection import is_within
+from .tree import Tree, type_of
 from .unified import NO_TEXT, Differ, TextDiff
 
 _Kind = Literal["added", "modified", "mode"]
@@ -92,7 +93,7 @@ class Comparison:
             found = None if old is None else self._deleted(path, old, named=named)
         else:
             level = self._judge.seen(path, _is_directory(new))
-            if level == "view" and there is not None and _is_placeholder(new):
+            if level == "view" and there is not None and _is_placeholder(new, there):
                 return
             found = self._changed(path, level, old, new)
         if found is not None:
@@ -210,12 +211,6 @@ class Comparison:
         return True
 
 
-def is_within(path: str, places: Iterable[str]) -> bool:
-    """Whether a path is one of these, or below one."""
-    chosen = places if isinstance(places, set | frozenset) else frozenset(places)
-    return "" in chosen or path in chosen or (bool(chosen) and any(above in chosen for above in parents(path)))
-
-
 def _content(tree: Tree, path: str, found: os.stat_result) -> Content | None:
     """What a file or a link holds; None for anything else."""
     try:
@@ -240,9 +235,12 @@ def _is_directory(found: os.stat_result | None) -> bool:
 
 def is_masked(before: int, after: int) -> bool:
     """Whether permission bits are those of the source with what a view gives the owner of a file."""
-    return after == before | 0o600
+    return after == before & 0o777 | 0o600
 
 
-def _is_placeholder(found: os.stat_result) -> bool:
-    """A view shows files that may not be read as files without content that nobody may open."""
+def _is_placeholder(found: os.stat_result, there: os.stat_result) -> bool:
+    """A view shows files that may not be read as files without content that nobody may open; and of links only how
+    long their targets are."""
+    if stat.S_ISLNK(found.st_mode):
+        return stat.S_ISLNK(there.st_mode) and found.st_size == there.st_size
     return stat.S_ISREG(found.st_mode) and not stat.S_IMODE(found.st_mode) and not found.st_blocks

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from ..types import Level
 from .stage import Stage
-from .tree import parents
+from .tree import split
 
 # Where an apply keeps what it has not put in place yet; in the source's root.
 STAGING_PREFIX = ".atoll-apply-"
@@ -19,7 +19,7 @@ class Levels(Protocol):
 
 
 class Ignores(Protocol):
-    """Patterns of ignored paths, compiled: `policy.ignores.Ignores`."""
+    """Patterns of ignored paths, compiled: `policy.ignores.Ignores`. What is below an ignored directory is, too."""
 
     def ignored(self, path: str, directory: bool) -> bool: ...
 
@@ -30,7 +30,6 @@ class Judge:
     def __init__(self, levels: Levels | None, ignores: Ignores | None) -> None:
         self._levels = levels
         self._ignores = ignores
-        self._ignored_directories: dict[str, bool] = {"": False}
 
     def level(self, path: str, directory: bool) -> Level:
         """What the rules alone say."""
@@ -38,19 +37,11 @@ class Judge:
 
     def is_ignored(self, path: str, directory: bool) -> bool:
         """Whether a path, or a directory above it, is ignored."""
-        if self._ignores is None:
-            return False
-        return self.is_ignored_above(path) or self._ignores.ignored(path, directory)
+        return self._ignores is not None and self._ignores.ignored(path, directory)
 
     def is_ignored_above(self, path: str) -> bool:
         """Whether a directory above it is ignored."""
-        return self._ignores is not None and any(map(self._is_ignored_directory, parents(path)))
-
-    def _is_ignored_directory(self, path: str) -> bool:
-        if path not in self._ignored_directories:
-            ignored = self._ignores is not None and self._ignores.ignored(path, True)
-            self._ignored_directories[path] = ignored
-        return self._ignored_directories[path]
+        return self._ignores is not None and self._ignores.ignored(split(path)[0], True)
 
     def is_reserved(self, path: str) -> bool:
         """Whether it lies where an apply works, which nothing else may."""

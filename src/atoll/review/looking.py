@@ -37,11 +37,12 @@ class Look:
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
+        self._masked = stage.permissions is not None or bool(stage.ignore)
         self.judge: Judge = judge_of(stage)
         self._root = open_source(stage.source)
         self.merged = Tree(stage.merged, one_mount=False)
         self.source = Tree(self._root, one_mount=True)
-        self.base: Base = load_base(stage.base, os.fstat(self._root))
+        self.base: Base = load_base(stage.base)
 
     def __enter__(self) -> Self:
         return self
@@ -53,10 +54,9 @@ class Look:
 
     def hides_mode(self, before: int, after: int) -> bool:
         """Whether a file's bits differ only because a view shows them so."""
-        return self.stage.permissions is not None and is_masked(before, after)
+        return self._masked and is_masked(before, after)
 
     def differences(self, wanted: Iterable[str] | None, *, text: bool) -> list[Difference]:
         """Raises SandboxError when there is more than anybody can review, OSError for a layer that is gone."""
-        masked = self.stage.permissions is not None
-        comparison = Comparison(self.merged, self.source, self.judge, self.base, text=text, masked=masked)
+        comparison = Comparison(self.merged, self.source, self.judge, self.base, text=text, masked=self._masked)
         return comparison.run(find_candidates(self.stage.uppers), wanted)

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from ..types import Change
 from .comparing import Difference
 from .looking import Look
-from .tree import is_too_long, join, parents
+from .selection import parents
+from .tree import is_too_long, join
 
 _ASIDE = "Its directory {} is not applied."
 

@@ -13,8 +13,9 @@ from .content import link_content
 from .journal import Identity, Step
 from .looking import Look
 from .planning import Plan
+from .selection import parents
 from .staging import Staging
-from .tree import Tree, parents
+from .tree import Tree
 
 _RACE = "It changes while it is applied."
 _OTHERS = "It belongs to another user in the source, and only root could keep it so."

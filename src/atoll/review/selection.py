@@ -29,3 +29,15 @@ def _relative(path: object) -> str:
     if text.startswith("/") or ".." in names:
         raise InvalidPath(f"{shown(text)} is no path below the workspace; write it as the diff does, as 'src/main.py'.")
     return "/".join(names)
+
+
+def is_within(path: str, places: Iterable[str]) -> bool:
+    """Whether a path is one of these, or below one."""
+    chosen = places if isinstance(places, set | frozenset) else frozenset(places)
+    return "" in chosen or path in chosen or (bool(chosen) and any(above in chosen for above in parents(path)))
+
+
+def parents(path: str) -> list[str]:
+    """The directories above a path, the outermost first, without the root."""
+    names = path.split("/")
+    return ["/".join(names[:count]) for count in range(1, len(names))]

@@ -66,6 +66,14 @@ class Tree:
         finally:
             os.close(fd)
 
+    def is_elsewhere(self, path: str) -> bool:
+        """Whether another mount covers a path."""
+        try:
+            os.close(beneath.open_beneath(self.root, path, os.O_PATH | os.O_NOFOLLOW, beneath.NO_XDEV))
+        except OSError as error:
+            return error.errno == errno.EXDEV
+        return False
+
     def open_file(self, path: str) -> int:
         """A regular file, to be read. Raises OSError, with EINVAL for anything else: nothing else is ever opened."""
         above, name = split(path)
@@ -97,7 +105,10 @@ class Tree:
             os.close(fd)
 
     def below(self, path: str) -> Iterator[tuple[str, os.stat_result]]:
-        """Everything below a directory, parents first, but for what is below a path that is too long. Raises OSError."""
+        """Everything below a directory, parents first, but not what is below a path that is too long.
+
+        Raises OSError.
+        """
         waiting = [path]
         while waiting:
             above = waiting.pop()
@@ -119,12 +130,6 @@ def split(path: str) -> tuple[str, str]:
 
 def join(above: str, name: str) -> str:
     return f"{above}/{name}" if above else name
-
-
-def parents(path: str) -> list[str]:
-    """The directories above a path, the outermost first, without the root."""
-    names = path.split("/")
-    return ["/".join(names[:count]) for count in range(1, len(names))]
 
 
 def is_too_long(path: str) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import NamedTuple
 
 from .content import Content
 from .lines import Block, changed_blocks
+from .quoting import quoted
 
 _CONTEXT = 3
 _LARGEST_DIFF = 1 << 20
@@ -118,31 +118,3 @@ def _head(path: str, old: Content | None, new: Content | None) -> str:
 def _ended(name: str) -> str:
     """patch takes what follows a space for a date, unless a tab ends the name."""
     return name + "\t" if " " in name else name
-
-
-_SHORT = {
-    "\n": "\\n",
-    "\t": "\\t",
-    "\r": "\\r",
-    '"': '\\"',
-    "\\": "\\\\",
-    "\a": "\\a",
-    "\b": "\\b",
-    "\f": "\\f",
-    "\v": "\\v",
-}
-
-
-def quoted(path: str) -> str:
-    """A name as git writes it: as it is, or in quotes where it has signs that a terminal or a reader would mistake."""
-    if path.isprintable() and '"' not in path and "\\" not in path:
-        return path
-    return '"' + "".join(_escaped(sign) for sign in path) + '"'
-
-
-def _escaped(sign: str) -> str:
-    if sign in _SHORT:
-        return _SHORT[sign]
-    if sign.isprintable():
-        return sign
-    return "".join(f"\\{byte:03o}" for byte in os.fsencode(sign))

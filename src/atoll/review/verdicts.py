@@ -12,12 +12,15 @@ from .comparing import Difference
 from .content import link_content, read_content
 from .links import objection
 from .looking import Look
-from .tree import is_too_long, parents, type_of
+from .selection import parents
+from .traps import springs
+from .tree import is_too_long, type_of
 
 _SPECIAL = "It is a pipe, a socket or a device, which is never applied."
 _PROTECTED = "The source has a pipe, a socket or a device there, which is never touched."
 _UNREADABLE = "Its content cannot be read, or is one large hole."
 _BITS = "Set-user-id, set-group-id and sticky bits are never applied."
+_TRAP = "git would run commands from it on this machine, so it is never applied; look at it, and bring it over by hand."
 # Time stamps of files lag behind the clock by a tick.
 _TICK = 20_000_000
 
@@ -34,6 +37,8 @@ def refusal(look: Look, difference: Difference, reviewed: Mapping[str, Change] |
         return "It is ignored."
     if change.level != "write":
         return f"The rules give it the level {change.level!r}; only what has 'write' is applied."
+    if look.source.is_elsewhere(change.path):
+        return "Another file system is mounted there in the source, which the sandbox never saw."
     return _unfit(look, difference) or _unreviewed(change, reviewed)
 
 
@@ -43,15 +48,20 @@ def _unfit(look: Look, difference: Difference) -> str | None:
         return _PROTECTED
     if change.kind == "deleted":
         return None
-    if change.type == "other":
-        return _SPECIAL if difference.new is not None else _UNREADABLE
+    return _unfit_to_come(look, difference)
+
+
+def _unfit_to_come(look: Look, difference: Difference) -> str | None:
+    change = difference.change
+    if springs(change.path, directory=change.type == "directory"):
+        return _TRAP
+    if change.type == "other" and difference.new is not None:
+        return _SPECIAL
     if change.type != "directory" and change.digest is None:
         return _UNREADABLE
     if change.kind == "mode" and not ((change.old_mode or 0) ^ (change.new_mode or 0)) & 0o777:
         return _BITS
-    if change.type == "symlink":
-        return _link_refusal(look, change)
-    return None
+    return _link_refusal(look, change) if change.type == "symlink" else None
 
 
 def _link_refusal(look: Look, change: Change) -> str | None:
@@ -129,8 +139,11 @@ def _has_same_content(look: Look, path: str, record: Record, old: os.stat_result
 
 
 def _is_older(look: Look, path: str, old: os.stat_result) -> bool:
-    """Whether neither it nor a directory above it, which may have been renamed, has changed since the start."""
-    if look.stage.started is None:
+    """Whether neither it nor a directory above it, which may have been renamed, has changed since the start.
+
+    With more than one layer the sandbox may have begun with a snapshot, which saw the source earlier.
+    """
+    if look.stage.started is None or len(look.stage.uppers) != 1:
         return False
     latest = look.stage.started - _TICK
     above = [look.source.stat(place) for place in ("", *parents(path))]

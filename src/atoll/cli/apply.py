@@ -1,0 +1,68 @@
+"""`atoll apply`: take over what a sandbox has changed, into the directory that it was made from."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from .parsing import Parser, UsageError
+
+_DESCRIPTION = """\
+Take over what a sandbox has changed into the directory that it was made from:
+all of it at once, or nothing. The rules decide again about every path; what they
+refuse is named and left out. With PATHS, only what is at or below them. On a
+terminal you are shown what it is, and asked.
+"""
+
+_EPILOG = """\
+examples:
+  atoll apply sb-k3                the beginning of an id is enough
+  atoll apply sb-k3 src --yes
+  atoll apply sb-k3 --on-conflict keep
+
+when a path has changed in the directory, too:
+  ask    apply nothing at all, and name the paths (the default)
+  keep   keep what the directory has
+  take   take what the sandbox has
+
+exit code:
+  0; 1 when something was refused or is in conflict, or when you said no;
+  125 when atoll itself fails
+"""
+
+_WAYS = ("ask", "keep", "take")
+_HOLDING = 60.0
+
+
+def main(words: list[str]) -> int:
+    parser = Parser("apply", "[OPTIONS] ID [PATH ...]", _DESCRIPTION, _EPILOG)
+    parser.add_argument("id", metavar="ID", help="the sandbox, or the beginning of its id")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="only these, and what is below them")
+    parser.add_argument("--on-conflict", metavar="WAY", default="ask", help="ask, keep or take; see below")
+    parser.add_argument("--json", action="store_true", help="what was done, as a JSON object; nothing is asked")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    args = parser.parse_intermixed_args(words)
+    if args.on_conflict not in _WAYS:
+        raise UsageError(f"--on-conflict is {args.on_conflict!r}; write ask, keep or take.")
+    return _apply(args)
+
+
+def _apply(args: Namespace) -> int:
+    # Imported here: whoever only reads the help does not wait for it.
+    from .interrupts import Interrupts
+    from .places import find
+    from .reviews import is_asked, is_wanted, report, say_safe_json
+
+    interrupts = Interrupts()
+    sandbox = find(args.id)
+    reviewed = None
+    if not args.yes and not args.json and is_asked():
+        reviewed = sandbox.diff(args.paths or None)
+        if not is_wanted(reviewed, "Apply this?"):
+            return 1
+    with interrupts.held(_HOLDING):
+        done = sandbox.apply(args.paths or None, on_conflict=args.on_conflict, reviewed=reviewed)
+    if args.json:
+        say_safe_json(done._asdict())
+    else:
+        report(done, args.on_conflict)
+    return 1 if done.conflicts or done.rejected else 0

@@ -1,0 +1,79 @@
+"""What `diff`, `apply` and `discard` share: choosing, showing and asking. Hostile code chose what is shown."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from ..review.quoting import quoted
+from ..review.text import format_diff, format_stat
+from ..types import Applied, Change
+from .output import STDOUT, colourful, complain, say, write
+
+_MOST_NAMED = 50
+
+
+def say_diff(changes: Sequence[Change], *, plain: bool) -> None:
+    if changes:
+        say(format_diff(changes, colourful() and not plain))
+
+
+def say_stat(changes: Sequence[Change], *, plain: bool) -> None:
+    if changes:
+        say(format_stat(changes, colourful() and not plain, _width()))
+
+
+def _width() -> int:
+    try:
+        return os.get_terminal_size(1).columns or 80
+    except OSError:
+        return 80
+
+
+def say_safe_json(value: object) -> None:
+    """JSON of which nothing can command a terminal: it has escapes for all but ASCII."""
+    import json
+
+    say(json.dumps(value, indent=2).replace("\x7f", "\\u007f"))
+
+
+def as_json(change: Change) -> dict[str, Any]:
+    return change._asdict()
+
+
+def is_asked() -> bool:
+    """Whether somebody is there who could be asked."""
+    return sys.stdin is not None and os.isatty(0) and os.isatty(1)
+
+
+def is_wanted(changes: Sequence[Change], question: str) -> bool:
+    """Show what it is about, and ask. Nothing to show is nothing to ask: the answer is yes."""
+    if not changes:
+        return True
+    say_stat(changes, plain=False)
+    write(STDOUT, f"{question} [y/N] ".encode())
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def report(done: Applied, on_conflict: str) -> None:
+    """The applied paths on stdout; what was not applied, with the reasons, on stderr."""
+    for path in done.applied:
+        say(quoted(path))
+    for path, reason in _some(done.rejected.items()):
+        complain(f"{quoted(path)}: {reason}" if path else reason)
+    for path, reason in _some(done.conflicts.items()):
+        complain(f"{quoted(path)}: {reason}")
+    if done.conflicts and not done.applied and on_conflict == "ask":
+        complain("Nothing was applied. --on-conflict keep leaves these paths out; --on-conflict take overwrites them.")
+    elif not done.applied and not done.rejected and not done.conflicts:
+        complain("There is nothing to apply.")
+
+
+def _some(entries: Any) -> list[tuple[str, str]]:
+    pairs: list[tuple[str, str]] = list(entries)
+    if len(pairs) > _MOST_NAMED:
+        more = len(pairs) - _MOST_NAMED
+        return [*pairs[:_MOST_NAMED], ("", f"and {more} more; --json names them all.")]
+    return pairs
