@@ -106,7 +106,7 @@ class Comparison:
             return True
         if not directory or self._judge.is_ignored(path, directory=True):
             return False
-        return any(self._judge.seen(below, _is_directory(found)) != "none" for below, found in self._source.below(path))
+        return any(self._judge.seen(below, inner) != "none" for below, inner in self._source.below(path))
 
     def _deleted(self, path: str, old: os.stat_result, *, named: bool) -> Difference | None:
         if not named and self._base.complete and self._base.record(path) is None:
