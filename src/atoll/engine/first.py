@@ -25,9 +25,14 @@ def live(settings: Settings, uid: int, control: socket.socket) -> NoReturn:
         message, fds = messages.receive(control)
         job = message["job"]
         score = jail.close(
-            job, settings.filter_code, uid=uid, rootless=settings.rootless, landlock_abi=settings.landlock
+            job,
+            settings.filter_code,
+            uid=uid,
+            rootless=settings.rootless,
+            landlock_abi=settings.landlock,
+            signals=not settings.live,
         )
-        server = Server(control, _config(settings, job), score, fds[0] if fds else None)
+        server = Server(control, _config(settings, job), score, fds[0] if fds else None, births=settings.live)
         if job["prefork"]:
             server.prefork_context()
         messages.send(control, {"closed": True})

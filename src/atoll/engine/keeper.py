@@ -19,9 +19,11 @@ from typing import Any, NoReturn
 from . import cgroups, disk, errands, messages, midwife, nursed, parting, sweep, usage, viewpost
 from .claim import claim
 from .layers import Layers
+from .nest import Nest
 from .places import Rules
 from .restack import Sandbox
 from .settings import BirthFailed, Settings
+from .shadows import Shadows
 from .watchdog import Watchdog
 
 # How long a keeper with nothing to do sleeps at most, in seconds.
@@ -30,7 +32,9 @@ _READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
 
 
 class Keeper:
-    def __init__(self, settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int]) -> None:
+    def __init__(
+        self, settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int], shadows: Shadows
+    ) -> None:
         self._settings = settings
         self._id = sandbox
         self._address = settings.layout.socket(sandbox)
@@ -54,6 +58,7 @@ class Keeper:
         self._poll = select.poll()
         for sock in (self._control, self._listener, maker):
             self._poll.register(sock.fileno(), _READABLE)
+        self._nest = Nest(shadows, self._control, self._poll, born["first"], self._facts["uid"], born["workdir"])
         self._keep_on(only_if_kept=True)
         self.keep_files = False
         self.ending: socket.socket | None = None
@@ -79,18 +84,9 @@ class Keeper:
 
     def serve(self) -> None:
         """Until somebody ends the sandbox, its time is up, or its first process is gone."""
-        control, listener = self._control.fileno(), self._listener.fileno()
         while not self._done:
             for fd, _ in self._poll.poll(self._wait()):
-                if fd == listener:
-                    with contextlib.suppress(OSError):
-                        self._accept()
-                elif fd == control:
-                    # The guest says nothing here; whatever this is, it is the end.
-                    self.keep_files = self.keep_files or (self.ending is None and self._is_kept())
-                    self._done = True
-                elif fd in self._clients:
-                    self._hear(self._clients[fd])
+                self._attend(fd)
             if time.time() >= self._expires or not os.path.exists(self._address):
                 # Without its socket nobody can ever reach it again: the state directory was removed.
                 self._done = True
@@ -100,6 +96,19 @@ class Keeper:
         if self._paused:
             # A frozen process cannot die.
             self._freeze(frozen=False)
+
+    def _attend(self, fd: int) -> None:
+        if fd == self._listener.fileno():
+            with contextlib.suppress(OSError):
+                self._accept()
+        elif fd == self._control.fileno():
+            if not self._nest.hear():
+                self.keep_files = self.keep_files or (self.ending is None and self._is_kept())
+                self._done = True
+        elif fd in self._clients:
+            self._hear(self._clients[fd])
+        elif self._nest.concerns(fd):
+            self._nest.attend(fd)
 
     def give_up_disk(self) -> None:
         """What was written need not reach the disk any more: unmounting it would wait for that."""
@@ -182,8 +191,8 @@ class Keeper:
         messages.send(client, {"ok": {"expires": self._expires}})
 
     def on_metrics(self, client: socket.socket, request: dict[str, Any]) -> None:
-        pids = usage.descendants(self._first)
         group = self._group()
+        pids = group.members() if group else usage.descendants(self._first)
         box = self._settings.layout.box(self._id)
         on_disk = self._facts["limits"]["disk"] == "kernel"
         answer = {
@@ -256,6 +265,7 @@ class Keeper:
             loop=self._facts["limits"]["disk"] == "kernel",
             rules=self._rules,
             view=self._view,
+            group=self._group(),
         )
 
     def on_checkpoint(self, client: socket.socket, request: dict[str, Any]) -> None:
@@ -310,13 +320,15 @@ def live(
     whose end tells that the sandbox is made.
     """
     code = 1
+    shadows = Shadows(settings, sandbox)
     try:
         if job:
-            born, kept = _make(settings, sandbox, messages.decode(job), socket.socket(fileno=fds[0]), nursed=nursed)
+            maker = socket.socket(fileno=fds[0])
+            born, kept = _make(settings, sandbox, messages.decode(job), maker, shadows, nursed=nursed)
             os.close(fds[1])
         else:
-            born, kept = _adopt(settings, sandbox, fds[0], closed=closed, nursed=nursed)
-        _keep(settings, sandbox, born, kept)
+            born, kept = _adopt(settings, sandbox, fds[0], shadows, closed=closed, nursed=nursed)
+        _keep(settings, sandbox, born, kept, shadows)
         code = 0
     except BaseException:  # noqa: BLE001 - the log is the only place left to tell
         import traceback
@@ -327,19 +339,21 @@ def live(
 
 
 def _make(
-    settings: Settings, sandbox: str, job: dict[str, Any], maker: socket.socket, *, nursed: bool
+    settings: Settings, sandbox: str, job: dict[str, Any], maker: socket.socket, shadows: Shadows, *, nursed: bool
 ) -> midwife.Delivery:
     mine = not job["resume"]
     try:
         if not mine:
             claim(settings.layout, sandbox)
             mine = True
-        return midwife.make(settings, sandbox, job, maker, nursed=nursed)
+        return midwife.make(settings, sandbox, job, maker, shadows, nursed=nursed)
     except (BirthFailed, OSError) as error:
         return {"failed": midwife.failure(error), "mine": mine}, [maker.detach()]
 
 
-def _adopt(settings: Settings, sandbox: str, zygote: int, *, closed: bool, nursed: bool) -> midwife.Delivery:
+def _adopt(
+    settings: Settings, sandbox: str, zygote: int, shadows: Shadows, *, closed: bool, nursed: bool
+) -> midwife.Delivery:
     """Let a midwife do the work; nothing is delivered when she dies, or when the zygote goes first."""
     ours, theirs = messages.pair()
     helper = os.fork()
@@ -349,7 +363,13 @@ def _adopt(settings: Settings, sandbox: str, zygote: int, *, closed: bool, nurse
     theirs.close()
     os.close(zygote)
     try:
-        return messages.receive(ours)
+        message, fds = messages.receive(ours)
+        while "birth" in message:
+            answer, given = shadows.bear(*message["birth"])
+            messages.send(ours, answer, *given)
+            messages.close(given)
+            message, fds = messages.receive(ours)
+        return message, fds
     except messages.Ended:
         return {}, []
     finally:
@@ -357,15 +377,15 @@ def _adopt(settings: Settings, sandbox: str, zygote: int, *, closed: bool, nurse
         os.waitpid(helper, 0)
 
 
-def _keep(settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int]) -> None:
+def _keep(settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int], shadows: Shadows) -> None:
     if "first" not in born:
-        _end_children()
+        _end_children(shadows)
         if born.get("mine", True):
             _undo(settings, sandbox)
         if fds:
             _tell_error(socket.socket(fileno=fds[0]), born["failed"])
         return
-    keeper = Keeper(settings, sandbox, born, fds)
+    keeper = Keeper(settings, sandbox, born, fds, shadows)
     keeper.record_source(born["born"])
     keeper.serve()
     stacked = keeper.is_stacked
@@ -373,7 +393,7 @@ def _keep(settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int]
         keeper.give_up_disk()
     for pidfd in fds[3:4] if born["nursed"] else ():
         nursed.end_nursed(pidfd)
-    _end_children()
+    _end_children(shadows)
     if keeper.keep_files:
         _leave_files(settings, sandbox, keeper.expires)
     else:
@@ -385,15 +405,18 @@ def _keep(settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int]
         Layers(settings.layout).collect()
 
 
-def _end_children() -> None:
+def _end_children(shadows: Shadows) -> None:
     """Kill the first process, and with it all behind the wall, and what else was started for the sandbox."""
-    with open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:
-        children = [int(pid) for pid in file.read().split()]
-    for pid in children:
+    for pid in _children() - shadows.given:
         os.kill(pid, signal.SIGKILL)
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            os.wait()
+    # Contexts come to this process when their shadows have ended.
+    while _children() - shadows.given:
+        os.waitpid(-1, shadows.ANY)
+
+
+def _children() -> set[int]:
+    with open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:
+        return {int(pid) for pid in file.read().split()}
 
 
 def _undo(settings: Settings, sandbox: str) -> None:

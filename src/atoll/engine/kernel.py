@@ -62,7 +62,8 @@ def _last_capability() -> int:
         return int(file.read())
 
 
-_LAST_CAPABILITY = _last_capability()
+LAST_CAPABILITY = _last_capability()
+CAPABILITY_HEADER = struct.pack("Ii", 0x20080522, 0)
 
 
 def _fail(what: str) -> OSError:
@@ -220,11 +221,11 @@ def leave_session_keyring() -> None:
 
 def drop_capabilities() -> None:
     """Give up every capability, for ever: bounding set, ambient set and the three process sets."""
-    for capability in range(_LAST_CAPABILITY + 1):
+    for capability in range(LAST_CAPABILITY + 1):
         prctl(PR_CAPBSET_DROP, capability)
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     prctl(PR_SET_SECUREBITS, SECUREBITS_LOCKED)
-    syscall("capset", struct.pack("Ii", 0x20080522, 0), bytes(24))
+    syscall("capset", CAPABILITY_HEADER, bytes(24))
 
 
 def close_from(first: int, keep: tuple[int, ...] = ()) -> None:

@@ -15,7 +15,7 @@ import signal
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from . import disk, holders, jail, kernel, layout, parting, places, usage
+from . import cgroups, disk, holders, jail, kernel, layout, parting, places, usage
 from .holding import Hold
 from .layers import DISK, MOST, Layers, Stack, copy_base, new_layer, new_top
 from .places import Ground
@@ -36,6 +36,11 @@ class Sandbox(NamedTuple):
     loop: bool
     rules: places.Rules | None = None
     view: View | None = None
+    group: cgroups.Group | None = None
+
+    def processes(self) -> list[int]:
+        """All that run behind its wall. Contexts that its keeper has made are below no other of them."""
+        return self.group.members() if self.group else usage.descendants(self.first)
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -196,7 +201,7 @@ class Mason:
 
     def _exchange(self, trees: dict[str, int]) -> None:
         if self._wish.kind == "replace":
-            _end_all(self._sandbox.first)
+            _end_all(self._sandbox)
             self._reach_forgotten()
         while True:
             try:
@@ -205,7 +210,7 @@ class Mason:
                 self._refuse_or_end(written.place)
 
     def _exchange_held(self, trees: dict[str, int]) -> None:
-        with Hold(self._sandbox.first) as hold:
+        with Hold(self._sandbox.processes) as hold:
             directories = {pid: path for pid in hold.processes if (path := self._directory(pid)) is not None}
             with jail.inside(self._sandbox.first):
                 self._seal()
@@ -217,7 +222,7 @@ class Mason:
 
     def _refuse_or_end(self, place: str) -> None:
         """Raises BirthFailed, unless those that hold files open shall be ended, and are."""
-        found = holders.writers(self._sandbox.first, place)
+        found = holders.writers(self._sandbox.processes(), place)
         others = [each for each in found if each.outside != self._sandbox.first]
         if not found:
             raise BirthFailed(f"Something in {place} is open to write to, so it cannot be put aside now.", "busy")
@@ -294,10 +299,10 @@ class Mason:
             self._layers.collect()
 
 
-def _end_all(first: int) -> None:
+def _end_all(sandbox: Sandbox) -> None:
     """Kill every process but the first."""
     for _ in range(100):
-        inside = [pid for pid in usage.descendants(first) if pid != first and not usage.is_zombie(pid)]
+        inside = [pid for pid in sandbox.processes() if pid != sandbox.first and not usage.is_zombie(pid)]
         if not inside:
             return
         for pid in inside:
