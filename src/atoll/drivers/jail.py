@@ -251,6 +251,18 @@ class JailDriver(Driver):
 
             jail_codebases.unpin(manifest, str(manifest.get("pin")))
 
+    async def export_snapshot(self, name: str, path: str) -> None:
+        from . import jail_portable
+
+        found = await self.find_snapshot(name)
+        await self.io.in_thread(lambda: jail_portable.export(state_dir(), found, path))
+
+    async def import_snapshot(self, path: str, name: str | None, *, limit: int) -> Mapping[str, Any]:
+        from . import jail_portable
+
+        made = await self.io.in_thread(lambda: jail_portable.import_(state_dir(), path, name, limit))
+        return await self.find_snapshot(made)
+
     async def rollback(self, handle: Handle, name: str) -> None:
         stack = (await self.find_snapshot(name))["stack"]
         await self._ask(handle, {"op": "restack", "kind": "replace", "stack": stack})
