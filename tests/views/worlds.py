@@ -40,7 +40,7 @@ class World:
     """A view of `source` by `rules`. The state of the sandbox is in `top`, which is the test's to remove."""
 
     def __init__(self, recipe, source, rules, top, *, ignores=None, lowers=(), covers=0, uid=SANDBOX, through=None):
-        """`covers` is how many of the lower layers, the oldest, the rules judge; `through` what a view is passed through."""
+        """`covers` is how many of the lower layers, the oldest, the rules judge; a view is passed through `through`."""
         self.recipe = recipe
         self.source = str(source)
         self.rules = rules

@@ -70,6 +70,13 @@ def remove(directory: str) -> None:
     durable.flush(directory)
 
 
+def sweep(directory: str) -> None:
+    """Remove what somebody who was killed in `save` has left. Nobody else may be in it. Raises OSError."""
+    for name in os.listdir(directory):
+        if name.startswith(f".{ABOUT}."):
+            os.unlink(f"{directory}/{name}")
+
+
 def directories(home: str) -> list[str]:
     """Where codebases are, or were."""
     try:

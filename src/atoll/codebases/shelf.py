@@ -19,6 +19,7 @@ from ..policy.codebases import check_codebase_name, check_owner, check_relative
 from ..policy.text import short
 from ..types import Codebase, FileInfo, Transfer, Upload
 from . import durable, locks, manifest, records, tidying
+from .beneath import open_below
 from .blobs import Blobs
 from .drafts import Drafts
 from .incoming import Incoming, read_directory
@@ -28,7 +29,6 @@ from .merging import below, merged
 from .publishing import publish
 from .stage import Stage
 from .versions import Use, Versions, build
-from .walking import open_below
 
 Path: TypeAlias = "str | os.PathLike[str]"
 _FILE_MODE = 0o644

@@ -36,7 +36,7 @@ class Stage:
         self._home = home
         self._versions = versions
         self.version, self._base = versions.entries()
-        trees.build(path, self._base, blobs, touching)
+        trees.build(path, self._base, blobs, touching, f"{versions.place(self.version)}/tree")
         self._shared = {each: stamp for each, stamp in _looked_at(path).stamps.items() if each not in touching}
 
     def commit(self, expected_version: int) -> Upload:

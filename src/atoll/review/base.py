@@ -162,7 +162,7 @@ def _line(values: list[object]) -> bytes:
 
 
 def _records(tree: Tree, judge: Judge) -> Iterator[tuple[str, Record, int]]:
-    """Every path that can be seen, and when it was changed last. A directory may be hidden and hold something that is not."""
+    """Every path that can be seen, and when it changed last. A directory may be hidden and hold what is not."""
     waiting = [""]
     while waiting:
         above = waiting.pop()

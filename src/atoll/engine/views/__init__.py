@@ -13,7 +13,7 @@ of ours is in the way afterwards. The recipes:
 from __future__ import annotations
 
 from .hosts import can_mask, can_overlay, choose, has_subids
-from .overlay import Layer, aside, merge, mount
+from .overlay import Layer, merge, mount
 from .preparing import prepare
 from .tree import Directory, Entry, Path, Tree, compile_tree
 from .view import STRANGER, Recipe, View, from_json
@@ -28,7 +28,6 @@ __all__ = [
     "Recipe",
     "Tree",
     "View",
-    "aside",
     "can_mask",
     "can_overlay",
     "choose",

@@ -195,7 +195,7 @@ def _is_safe(entry: Entry, users: Users) -> bool:
     mode = status.st_mode
     runs = bool(mode & stat.S_IXOTH) == bool(mode & 0o111)
     closed = not mode & (stat.S_IWOTH | stat.S_IWGRP | stat.S_ISUID | stat.S_ISGID)
-    foreign = status.st_uid != users.sandbox and status.st_gid != users.sandbox
+    foreign = users.sandbox not in (status.st_uid, status.st_gid)
     return entry.level == "read" and bool(mode & stat.S_IROTH) and runs and closed and foreign
 
 

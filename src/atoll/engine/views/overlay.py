@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...errors import Unsupported
@@ -116,10 +116,7 @@ class _LayerNames:
     def open(self, layer: str | int | Layer) -> str:
         if isinstance(layer, int):
             return f"/proc/self/fd/{layer}"
-        if isinstance(layer, Layer):
-            fd = self._foreign(layer)
-        else:
-            fd = os.open(layer, _DIRECTORY)
+        fd = self._foreign(layer) if isinstance(layer, Layer) else os.open(layer, _DIRECTORY)
         self._opened.callback(os.close, fd)
         return f"/proc/self/fd/{fd}"
 
@@ -138,12 +135,11 @@ class _LayerNames:
 
 def _own_root(view: View, upper: str, uid: int | None) -> None:
     """The root of an overlay has the owner and mode of its upper layer."""
-    if view.recipe == "A":
-        owner = uid if view.owned else STRANGER
-    else:
-        owner = view.sandbox if view.owned else view.stranger
-    if owner is not None:
-        os.chown(upper, owner, owner)
+    sandbox, stranger = (uid, STRANGER) if view.recipe == "A" else (view.sandbox, view.stranger)
+    owner = sandbox if view.owned else stranger
+    if owner is None:
+        raise ValueError("the id of the sandbox's user is needed to mount this view")
+    os.chown(upper, owner, owner)
     os.chmod(upper, view.mode)
 
 
@@ -167,16 +163,3 @@ def _mount_overlay(view: View, target: str, options: str) -> None:
 def _check_length(options: str) -> None:
     if len(options) > _LONGEST:
         raise Unsupported("This sandbox has too many snapshots in a row for one mount.")
-
-
-@contextlib.contextmanager
-def aside() -> Iterator[None]:
-    """In a mount namespace that is gone afterwards: what is mounted in it is nobody else's."""
-    back = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        kernel.unshare(kernel.CLONE_NEWNS)
-        kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
-        yield
-    finally:
-        kernel.setns(back, kernel.CLONE_NEWNS)
-        os.close(back)
