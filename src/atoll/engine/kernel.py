@@ -160,7 +160,7 @@ def openat2(directory: int, path: str, flags: int, resolve: int) -> int:
 
 
 def syncfs(fd: int) -> None:
-    """Wait until all that was written to the file system of a descriptor is on its disk. Raises OSError if it is not."""
+    """Wait until all that was written to the file system of a descriptor is on its disk. Raises OSError."""
     syscall("syncfs", fd)
 
 
