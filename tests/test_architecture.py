@@ -200,15 +200,18 @@ def test_the_public_names_are_the_facades_the_errors_and_the_types():
     facades = {
         "AsyncCodebases",
         "AsyncSandbox",
+        "AsyncSnapshots",
         "Codebases",
         "Sandbox",
+        "Snapshots",
         "Tools",
         "__version__",
         "run",
         "run_code",
         "run_many",
     }
-    assert set(atoll.__all__) == facades | public_classes(errors).keys() | public_classes(types).keys()
+    presets = {"extend_preset", "get_preset", "list_presets", "register_preset"}
+    assert set(atoll.__all__) == facades | presets | public_classes(errors).keys() | public_classes(types).keys()
     assert len(atoll.__all__) == len(set(atoll.__all__))
     assert set(atoll.__all__) <= set(dir(atoll))
 

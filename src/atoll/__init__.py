@@ -16,6 +16,7 @@ from __future__ import annotations
 TYPE_CHECKING = False  # what type checkers take for true; importing typing for it would cost 5 ms
 if TYPE_CHECKING:
     from .client.codebases import AsyncCodebases
+    from .client.snapshots import AsyncSnapshots
     from .client.tools import Tools
     from .errors import (
         AtollError,
@@ -50,9 +51,11 @@ if TYPE_CHECKING:
         Unsupported,
         WallUnavailable,
     )
+    from .policy.presets import extend_preset, get_preset, list_presets, register_preset
     from .sandbox import AsyncSandbox
     from .sync import Sandbox, run, run_code, run_many
     from .sync.codebases import Codebases
+    from .sync.snapshots import Snapshots
     from .types import (
         Applied,
         Capability,
@@ -91,6 +94,7 @@ __all__ = [
     "Applied",
     "AsyncCodebases",
     "AsyncSandbox",
+    "AsyncSnapshots",
     "AtollError",
     "Busy",
     "Capability",
@@ -142,6 +146,7 @@ __all__ = [
     "SessionEnded",
     "Snapshot",
     "SnapshotNotFound",
+    "Snapshots",
     "Spec",
     "StoreError",
     "TimedOut",
@@ -154,6 +159,10 @@ __all__ = [
     "Variable",
     "WallUnavailable",
     "__version__",
+    "extend_preset",
+    "get_preset",
+    "list_presets",
+    "register_preset",
     "run",
     "run_code",
     "run_many",
@@ -161,8 +170,10 @@ __all__ = [
 
 _SYNC = {"Sandbox", "run", "run_code", "run_many"}
 _ELSEWHERE = {
-    "AsyncCodebases": "client.codebases", "AsyncSandbox": "sandbox", "Codebases": "sync.codebases",
-    "Tools": "client.tools",
+    "AsyncCodebases": "client.codebases", "AsyncSandbox": "sandbox", "AsyncSnapshots": "client.snapshots",
+    "Codebases": "sync.codebases", "Snapshots": "sync.snapshots", "Tools": "client.tools",
+    "extend_preset": "policy.presets", "get_preset": "policy.presets", "list_presets": "policy.presets",
+    "register_preset": "policy.presets",
 }  # fmt: skip
 _TYPES = {
     "Applied", "Capability", "Change", "Checkpoint", "Chunk", "CodeError", "Codebase", "Completed",

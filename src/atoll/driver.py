@@ -12,7 +12,10 @@ from typing import ClassVar, NamedTuple, Protocol
 
 from .errors import Unsupported
 from .io import IO, Stream
-from .types import Capability, Handle, Info, Json, Layer, Metrics, Permissions, Spec, Status
+from .types import Capability, Denial, Handle, Info, Json, Layer, Metrics, Permissions, Spec, Status
+
+AUDIT = ("files", "gate")
+"""The sources of denials that need no driver."""
 
 Register = Callable[[Handle], None]
 Manifest = Mapping[str, Json]
@@ -100,8 +103,13 @@ class Driver(ABC):
         raise Unsupported(f"The {self.name} driver cannot install packages.", hint="Leave packages= out.")
 
     async def describe(self, handle: Handle, info: Info) -> Info:
-        """Fill in what only the driver knows: the limits' enforcement and the walls that stand."""
-        return info
+        """Fill in what only the driver knows: the limits' enforcement, the walls that stand, what `audit` hears of."""
+        return info._replace(audit=AUDIT)
+
+    async def denials(self, handle: Handle) -> tuple[list[Denial], int]:
+        """What the kernel refused to the code inside, oldest first, and how many more there were; also of one that
+        has ended. Nothing, where nobody listens."""
+        return [], 0
 
     async def set_lifetime(self, handle: Handle, seconds: float) -> None:
         """Let it live for so long from now."""
@@ -151,11 +159,14 @@ class Driver(ABC):
         raise Unsupported(f"The {self.name} driver has no snapshots.")
 
     async def export_snapshot(self, name: str, path: str) -> None:
-        """Write one to a file, which `import_snapshot` reads on any machine. Raises SnapshotNotFound, FileError."""
+        """Write one to a file, which `import_snapshot` reads on any machine.
+
+        Raises SnapshotNotFound, Unsupported, FileError.
+        """
         raise Unsupported(f"The {self.name} driver cannot export snapshots.")
 
-    async def import_snapshot(self, path: str, name: str | None) -> Manifest:
-        """Read one from a file, which may be hostile. Raises InvalidInput, FileError."""
+    async def import_snapshot(self, path: str, name: str | None, *, limit: int) -> Manifest:
+        """Read one of at most `limit` bytes from a file, which may be hostile. Raises InvalidInput, FileError."""
         raise Unsupported(f"The {self.name} driver cannot import snapshots.")
 
     async def rollback(self, handle: Handle, name: str) -> None:

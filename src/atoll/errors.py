@@ -165,9 +165,11 @@ class StoreError(AtollError):
 
 
 class FileError(AtollError, OSError):
-    """A file operation inside the sandbox failed. `errno` and `path` say how and on what."""
+    """A file operation failed. `errno` and `path` say how and on what, `inside` whether the sandbox refused or the
+    host, as it may when a file is uploaded or downloaded."""
 
     code = "file_error"
+    inside = False
 
     def __init__(self, message: str, *, errno: int = _errno.EIO, path: str | None = None) -> None:
         AtollError.__init__(self, message)
@@ -239,7 +241,9 @@ def from_wire(error: dict[str, Any]) -> AtollError:
     errno = error.get("errno")
     path = error.get("path")
     if isinstance(errno, int):
-        return file_error(errno, message, path if isinstance(path, str) else None)
+        refusal = file_error(errno, message, path if isinstance(path, str) else None)
+        refusal.inside = True
+        return refusal
     kinds: dict[object, type[AtollError]] = {
         "invalid_input": InvalidInput,
         "invalid_path": InvalidPath,

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from .client import answers, lifecycle, running
+from .client.auditing import AsyncAudited
 from .client.command import (
     MAX_OUTPUT,
     Command,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:  # what a first `run` does not need is imported by whoever nee
 _DESTROY = 60.0
 
 
-class AsyncSandbox(AsyncLifetime, AsyncReview, AsyncTimeline):
+class AsyncSandbox(AsyncLifetime, AsyncReview, AsyncTimeline, AsyncAudited):
     """A sandbox. It lives until `destroy`, its lifetime, or the end of its `async with` block.
 
     It outlives the process that made it: `AsyncSandbox.connect(id)` finds it again. Safe to use from many
@@ -222,7 +223,7 @@ class AsyncSandbox(AsyncLifetime, AsyncReview, AsyncTimeline):
         if self._files is None:
             from .client.files import AsyncFiles
 
-            self._files = AsyncFiles(self._links)
+            self._files = AsyncFiles(self._links, self._record)
         return self._files
 
     @property

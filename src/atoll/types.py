@@ -450,6 +450,7 @@ class Info(NamedTuple):
     """A sandbox as the registry knows it. `limits` says who enforces each limit, `walls` which layers stand.
 
     `view` is how path permissions are enforced, if there are any: a recipe of docs/explanation/permissions.md.
+    `audit` names the sources whose denials `audit()` hears of.
     """
 
     id: str
@@ -463,6 +464,7 @@ class Info(NamedTuple):
     walls: tuple[str, ...]
     reason: str | None = None
     view: str | None = None
+    audit: tuple[str, ...] = ()
 
 
 class Layer(NamedTuple):

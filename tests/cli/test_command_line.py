@@ -33,7 +33,7 @@ def test_each_command_explains_itself(atoll, name):
     assert atoll("help", name).out == done.out
 
 
-@pytest.mark.parametrize("name", ["run", "repl", "exec", "shell", "cp", "list", "stop", "resume", "destroy"])
+@pytest.mark.parametrize("name", ["run", "repl", "exec", "shell", "cp", "list", "stop", "resume", "destroy", "fork"])
 def test_the_examples_of_the_help_are_real_options(atoll, name):
     options, examples = atoll(name, "--help").out.decode().split("examples:\n")
     examples = re.sub(r"\"[^\"]*\"|'[^']*'", "QUOTED", examples)

@@ -45,7 +45,16 @@ def test_a_path_in_other_words_is_hidden_rather_than_judged_by_them(given_rules,
     matcher = Matcher([*given_rules, PathRule("**", "write", priority=9)])
     path = "/".join(parts)
     assert matcher.level(path) == "write"
-    for other in (f"/{path}", f"{path}/", f"./{path}", f"{path}/.", f"../{path}", f"{path}/..", f"{path}//x", f"a/../{path}"):
+    for other in (
+        f"/{path}",
+        f"{path}/",
+        f"./{path}",
+        f"{path}/.",
+        f"../{path}",
+        f"{path}/..",
+        f"{path}//x",
+        f"a/../{path}",
+    ):
         assert matcher.level(other) == "none", other
         assert matcher.winner(other) is None
         assert matcher.explain(other).rule is None

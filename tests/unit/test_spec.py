@@ -5,12 +5,14 @@ import pathlib
 
 import pytest
 from hypothesis import given, strategies as st
+from tests.policy.generated import rules
 from tests.unit.test_labels import labels
 
 from atoll.errors import InvalidInput, InvalidPath, Unsupported
 from atoll.policy.env import MAX_ENTRY
+from atoll.policy.presets import get_preset
 from atoll.policy.spec import make_spec, spec_from_json, spec_to_json
-from atoll.types import Resources, Spec
+from atoll.types import PathRule, Permissions, Resources, Spec
 
 seconds = st.floats(0.001, 2_000_000, allow_nan=False)
 surrogates = st.characters(min_codepoint=0xDC80, max_codepoint=0xDCFF, categories=["Cs"])
@@ -40,6 +42,10 @@ specs = st.fixed_dictionaries(
         "lifetime": seconds,
         "workdir": st.sampled_from(["/workspace", "/home/me/"]),
         "strict": st.booleans(),
+        "permissions": st.one_of(
+            st.none(), st.sampled_from(["agent-safe", "view-only"]), st.lists(rules, min_size=1, max_size=4)
+        ),
+        "ignore": st.lists(st.text(no_nul.filter(lambda character: character != "\n"), max_size=8), max_size=3),
     },
 )
 
@@ -51,6 +57,8 @@ def test_the_defaults_are_the_defaults_of_spec():
 
 @given(specs)
 def test_a_spec_survives_json(keywords):
+    if keywords.get("permissions") or keywords.get("ignore"):
+        keywords["source"] = "/srv/x"
     spec = make_spec(**keywords)
     assert spec_from_json(json.loads(json.dumps(spec_to_json(spec)))) == spec
 
@@ -152,9 +160,6 @@ def test_bad_paths_are_refused_by_name(keyword, path):
 @pytest.mark.parametrize(
     ("keyword", "value"),
     [
-        ("permissions", {"read": ["/"]}),
-        ("snapshot", "ready"),
-        ("snapshot", ""),
         ("gpu", "T4"),
         ("gpu", False),
         ("fallback", ["docker"]),
@@ -167,8 +172,38 @@ def test_what_is_not_there_yet_is_refused_and_not_ignored(keyword, value):
 
 @pytest.mark.parametrize("empty", [None, (), [], {}])
 def test_leaving_them_empty_is_fine(empty):
-    given = dict.fromkeys(["packages", "permissions", "snapshot", "gpu", "fallback"], empty)
+    given = dict.fromkeys(["packages", "gpu", "fallback"], empty)
     assert make_spec(**given) == Spec()
+
+
+@pytest.mark.parametrize("value", [{"read": ["/"]}, {}, (), [], 1, "agent", [("a", "see")], PathRule("a", "read")])
+def test_permissions_that_say_nothing_clear_are_refused_and_not_ignored(value):
+    with pytest.raises(InvalidInput):
+        make_spec(permissions=value, source="/srv/x")
+
+
+def test_permissions_come_as_a_preset_or_as_rules():
+    assert make_spec(permissions="agent-safe", source="/srv/x").permissions == get_preset("agent-safe")
+    rules_of_ones_own = make_spec(permissions=[("a", "read")], source="/srv/x").permissions
+    assert rules_of_ones_own == Permissions((PathRule("a", "read"),))
+    assert make_spec(permissions=None) == Spec()
+
+
+@pytest.mark.parametrize("about", [{"permissions": "agent-safe"}, {"ignore": ["a/"]}])
+def test_rules_without_a_source_are_refused_since_they_would_hold_for_nothing(about):
+    with pytest.raises(InvalidInput, match="is about the files of a source"):
+        make_spec(**about)
+    make_spec(**about, source="/srv/x")
+    with pytest.raises(InvalidInput, match="both given"):
+        make_spec(**about, source="/srv/x", codebase="mine")
+
+
+def test_ignore_is_a_list_of_patterns():
+    assert make_spec(ignore=["a/", "!b"], source="/srv/x").ignore == ("a/", "!b")
+    assert make_spec(ignore=[]).ignore == make_spec(ignore=()).ignore == ()
+    for wrong in ("a/", None, 1, [1], ["a\nb"]):
+        with pytest.raises(InvalidInput, match="ignore"):
+            make_spec(ignore=wrong, source="/srv/x")
 
 
 @pytest.mark.parametrize("strict", [1, "yes", None])
@@ -177,7 +212,19 @@ def test_strict_is_a_boolean(strict):
         make_spec(strict=strict)
 
 
-@pytest.mark.parametrize("stored", [None, [], "x", {"future": 1}, {"timeout": -1}, {"snapshot": "x"}])
+@pytest.mark.parametrize(
+    "stored",
+    [
+        None,
+        [],
+        "x",
+        {"future": 1},
+        {"timeout": -1},
+        {"snapshot": ""},
+        {"permissions": "agent-safe"},
+        {"permissions": {}},
+    ],
+)
 def test_a_stored_spec_that_no_atoll_of_this_version_wrote_is_refused(stored):
     with pytest.raises(InvalidInput):
         spec_from_json(stored)

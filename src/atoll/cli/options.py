@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import InvalidInput
 from .parsing import Parser, UsageError
+from .permitting import add_permission_options, permissions_of
 from .values import duration, labels, number, whole_number
 
 OWN_OPTIONS = 'If it is meant for the command, quote all of it, as in "ls -la", or put `--` before it.'
@@ -20,6 +21,7 @@ def add_sandbox_options(parser: Parser) -> None:
     add("-p", "--driver", metavar="NAME", help="the wall; `atoll providers` lists them (default: jail)")
     add("--image", metavar="PATH", help="a root file system, as a directory or tar (default: this machine's /usr)")
     add("--source", metavar="DIR", help="start with the files of DIR as the workspace; DIR itself is never changed")
+    add("--snapshot", metavar="NAME", help="begin with a snapshot; `atoll snapshot list` shows them")
     add("--workdir", metavar="DIR", help="where to start: a directory of the workspace, or an absolute path "
         "to have the workspace there (default: /workspace)")  # fmt: skip
     add("--network", metavar="KIND", help="none (default), all, or host for sharing this machine's")
@@ -35,6 +37,7 @@ def add_sandbox_options(parser: Parser) -> None:
     add("-l", "--label", metavar="KEY=VALUE", action="append", default=[], help="name it; may be repeated")
     add("--reuse", action="store_true", help="use the sandbox that has these labels, or make it; it stays")
     add("--keep", action="store_true", help="let it stay, and print its id on stderr")
+    add_permission_options(parser, "what it sees of the workspace")
 
 
 def add_env_option(parser: Parser) -> None:
@@ -86,13 +89,15 @@ def add_driver_option(parser: Parser, help: str) -> None:
 
 def wishes(args: Namespace) -> dict[str, Any]:
     """The keywords for `Sandbox.create` that were asked for, and no others. Raises InvalidInput."""
-    found: dict[str, Any] = {name: getattr(args, name) for name in ("image", "source", "network")}
+    found: dict[str, Any] = {name: getattr(args, name) for name in ("image", "source", "network", "snapshot")}
     found["labels"] = labels_of(args)
     found["workdir"] = None if args.workdir is None or starts_inside(args.workdir) else args.workdir
     found["lifetime"] = None if args.lifetime is None else duration(args.lifetime, "--lifetime")
     found["strict"] = args.strict
     found["resources"] = _resources(args)
     found["packages"] = packages_of(args.packages)
+    found["permissions"] = permissions_of(args)
+    found["ignore"] = tuple(args.ignore)
     return {name: value for name, value in found.items() if value not in (None, False, {}, ())}
 
 

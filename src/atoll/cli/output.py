@@ -55,9 +55,13 @@ def say_json(value: object) -> None:
 
 
 def complain(sentence: str) -> None:
-    """A line of our own on stderr. Control characters are shown, not sent: a hostile guest may have chosen them."""
-    shown = "".join(character if character.isprintable() else ascii(character)[1:-1] for character in sentence)
-    write(STDERR, f"atoll: {shown}\n".encode("utf-8", "backslashreplace"))
+    """A line of our own on stderr, `visible`."""
+    write(STDERR, f"atoll: {visible(sentence)}\n".encode("utf-8", "backslashreplace"))
+
+
+def visible(text: str) -> str:
+    """Control characters are shown, not sent: a hostile guest may have chosen them."""
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
 def colourful(fd: int = STDOUT) -> bool:
@@ -65,7 +69,7 @@ def colourful(fd: int = STDOUT) -> bool:
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and os.isatty(fd)
 
 
-_COLOURS = {"red": 31, "green": 32, "yellow": 33, "bold": 1, "faint": 2}
+_COLOURS = {"red": 31, "green": 32, "yellow": 33, "cyan": 36, "bold": 1, "faint": 2}
 
 
 def paint(text: str, colour: str, *, wanted: bool) -> str:

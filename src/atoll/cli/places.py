@@ -106,7 +106,7 @@ def _check_alike(sandbox: Sandbox, driver: str | None, wanted: dict[str, Any]) -
         raise _unlike(sandbox, "driver", sandbox.driver)
     spec = make_spec(**wanted)
     has = sandbox.info.spec
-    for name in ("image", "source", "network", "workdir", "strict", "packages"):
+    for name in ("image", "source", "network", "workdir", "strict", "packages", "snapshot"):
         if name in wanted and getattr(spec, name) != getattr(has, name):
             raise _unlike(sandbox, name, getattr(has, name))
     for name in wanted.get("resources", ()):

@@ -6,7 +6,7 @@ import builtins
 import errno
 import os
 import stat
-from typing import Any, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 from ..errors import FileError, FileMissing, InvalidInput, NotDirectory, ProtocolError
 from ..policy.paths import check_path, host_path
@@ -17,9 +17,13 @@ from ..wire.frames import DATA, EVENT, STDOUT, Frame
 from . import answers
 from .feed import Feed, Input
 from .links import PATIENT, Links
+from .noting import noting
 from .operation import Operation
 from .transfer import send_all
 from .watch import AsyncWatch
+
+if TYPE_CHECKING:
+    from .record import Record
 
 Path: TypeAlias = "str | os.PathLike[str]"
 
@@ -44,11 +48,13 @@ class Matches(builtins.list[Match]):
     skipped: int = 0
 
 
+@noting
 class AsyncFiles:
     """Every method raises `FileError`, or the subclass that fits, for what the sandbox's kernel refuses."""
 
-    def __init__(self, links: Links) -> None:
+    def __init__(self, links: Links, record: Record | None = None) -> None:
         self._links = links
+        self._record = record
 
     async def read(self, path: Path, *, max_size: int = MAX_READ) -> str:
         """The text of a file.
@@ -128,7 +134,10 @@ class AsyncFiles:
 
     async def info(self, path: Path, *, follow: bool = True) -> FileInfo:
         """What is at a path. With `follow=False` a symbolic link itself, not what it points to."""
-        answer = await self._links.ask("stat", path=check_path(path), follow=follow)
+        return await self._look(check_path(path), follow=follow)
+
+    async def _look(self, path: str, *, follow: bool = True) -> FileInfo:
+        answer = await self._links.ask("stat", path=path, follow=follow)
         return answers.file_info(answers.mapping(answer, "info"))
 
     async def exists(self, path: Path) -> bool:
@@ -209,7 +218,7 @@ class AsyncFiles:
 
         source, target = check_path(remote, "remote"), host_path(local, "local")
         most = parse_size(max_size, "max_size")
-        found = await self.info(source)
+        found = await self._look(source)
         if found.type == "directory":
             return await transfer.download_tree(
                 self._links, source, target, overwrite=overwrite, symlinks=symlinks, max_size=most

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from .. import registry, store
 from ..driver import Driver, Register
-from ..errors import AtollError, Busy, DriverError, InvalidInput, SandboxGone
+from ..errors import AtollError, Busy, DriverError, InvalidInput, SandboxGone, Unsupported
 from ..io import IO
 from ..policy.ignores import check_ignore
 from ..policy.labels import check_labels
 from ..policy.spec import make_spec, spec_from_json
 from ..policy.text import shown
 from ..store import Reservation, Row, Store
-from ..types import Handle, Info, Resources, Spec, Status
+from ..types import Capability, Handle, Info, Resources, Spec, Status
 from .record import Record, reason_of_end
 from .running import Callback, check_listener
 
@@ -31,6 +31,12 @@ _CLEAN_UP = 30.0
 _MAKING = 60.0
 _WISHES = tuple(make_spec.__kwdefaults__ or ())
 _PLANNED = ("fallback", "gpu")
+_GUARDED = {
+    "permissions": Capability.PERMISSIONS,
+    "ignore": Capability.PERMISSIONS,
+    "codebase": Capability.REVIEW,
+    "snapshot": Capability.SNAPSHOT,
+}
 _DECIDED = ("image", "source", "codebase", "ignore", "workdir", "packages")
 _STATUSES = frozenset(("creating", "running", "paused", "stopped", "gone"))
 
@@ -219,7 +225,15 @@ async def _spec(driver: Driver, wishes: dict[str, Any]) -> Spec:
     if unknown:
         raise TypeError(f"There is no keyword {unknown[0]!r}; {_instead(unknown[0], wishes[unknown[0]])}.")
     spec = make_spec(**wishes)
+    _refuse_undeclared(driver, spec)
     return spec if spec.snapshot is None else _as_in(spec, await driver.find_snapshot(spec.snapshot))
+
+
+def _refuse_undeclared(driver: Driver, spec: Spec) -> None:
+    """What must not be ignored by a driver that has never heard of it."""
+    for name, capability in _GUARDED.items():
+        if getattr(spec, name) not in (None, ()) and capability not in driver.capabilities:
+            raise Unsupported(f"The {driver.name} driver has no {capability.value}.", hint=f"Leave {name}= out.")
 
 
 def _as_in(spec: Spec, manifest: Mapping[str, Any]) -> Spec:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 from ..driver import Staged
@@ -12,6 +12,7 @@ from ..errors import InvalidInput, Unsupported
 from ..home import state_dir
 from ..policy.text import shown
 from ..types import Applied, Capability, Change
+from . import auditing
 from .record import Record
 
 OnConflict = Literal["ask", "keep", "take"]
@@ -39,7 +40,9 @@ async def apply(record: Record, paths: Paths, on_conflict: OnConflict, reviewed:
         raise InvalidInput(f"on_conflict is {shown(on_conflict)}; give 'ask', 'keep' or 'take'.")
 
     def work(stage: Any) -> Applied:
-        return review.apply(stage, chosen, on_conflict, reviewed)
+        applied = review.apply(stage, chosen, on_conflict, reviewed)
+        auditing.note(record, "gate", "apply", applied.rejected)
+        return applied
 
     async with _staged(record) as stage:
         if record.info.spec.codebase is None:
@@ -49,13 +52,53 @@ async def apply(record: Record, paths: Paths, on_conflict: OnConflict, reviewed:
 
 def _to_codebase(record: Record, stage: Any, work: Callable[[Any], Applied]) -> Applied:
     """The changes become the next version of the codebase; those who use the one before keep it."""
-    from ..codebases import staging
+    from .. import review
+    from ..codebases.shelf import Shelf
+    from ..codebases.stage import MovedOn
 
-    with staging.stage_version(state_dir(), str(record.info.spec.codebase)) as draft:
-        applied = work(stage._replace(source=draft.tree))
-        if applied.applied:
-            draft.commit()
-        return applied
+    shelf = Shelf()
+    codebase = str(record.info.spec.codebase)
+    began = int(record.handle.data["codebase"]["version"])
+    # Files that are changed in place, such as in their mode, must be no other version's.
+    touched = [each.path for each in review.changes(stage, text=False)]
+    while True:
+        with shelf.stage_version(codebase, touched) as draft, _temporary(stage.state) as base:
+            _write_base(base, shelf.entries(codebase, began))
+            applied = work(stage._replace(source=draft.path, base=base, started=None))
+            try:
+                if applied.applied:
+                    draft.commit(draft.version)
+            except MovedOn:
+                continue  # somebody else was faster, and what they did may be in conflict with this
+            return applied
+
+
+@contextlib.contextmanager
+def _temporary(directory: str) -> Iterator[str]:
+    path = f"{directory}/.base.{os.urandom(8).hex()}"
+    try:
+        yield path
+    finally:
+        for name in (path, f"{path}.applied"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name)
+
+
+def _write_base(path: str, entries: Mapping[str, Any]) -> None:
+    """How the version was that the sandbox began with: by content alone, since a version is a tree of its own."""
+    import hashlib
+
+    from ..review.base import Record as Known, write_base
+
+    def digest(entry: Any) -> str | None:
+        if entry.kind == "symlink":
+            return hashlib.sha256(os.fsencode(entry.content)).hexdigest()
+        return entry.content if entry.kind == "file" else None
+
+    write_base(
+        path,
+        ((name, Known(each.kind, each.mode, each.size, 0, 0, 0, digest(each))) for name, each in entries.items()),
+    )
 
 
 async def discard(record: Record, *, force: bool) -> None:

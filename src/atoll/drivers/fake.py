@@ -11,7 +11,7 @@ import socket
 import sys
 from typing import Any
 
-from ..driver import Driver, Register
+from ..driver import AUDIT, Driver, Register
 from ..engine.launch import cloudpickle_directory
 from ..engine.removal import remove_tree
 from ..errors import Busy, CreateFailed, SandboxError, SandboxGone, Unresponsive, Unsupported
@@ -100,7 +100,7 @@ class FakeDriver(Driver):
         ]
 
     async def describe(self, handle: Handle, info: Info) -> Info:
-        return info._replace(limits=_NO_LIMITS, walls=())
+        return info._replace(limits=_NO_LIMITS, walls=(), audit=AUDIT)
 
     async def set_lifetime(self, handle: Handle, seconds: float) -> None:
         await self._ask(handle, "lifetime", seconds=seconds)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..driver import Driver, Register, Staged
+from ..driver import AUDIT, Driver, Register, Staged
 from ..engine import jobs, launch, messages
-from ..engine.layers import MOST
 from ..engine.layout import HOME_INSIDE, OLD_ROOT, PACKAGES, SHOWN, Layout
 from ..errors import (
     AtollError,
@@ -27,7 +27,6 @@ from ..errors import (
 )
 from ..home import state_dir
 from ..io import Stream
-from ..policy.permissions import to_json
 from ..types import Capability, Handle, Info, Layer, Metrics, Permissions, Spec, Status
 
 if TYPE_CHECKING:
@@ -38,6 +37,11 @@ _NOT_A_WORKDIR = frozenset(
     ("bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "sys", "tmp", "usr", ".python")
 ) | {OLD_ROOT[1:]}
 _TRIES = 3
+# How many sandboxes are made at once for one who wants many: more would only wait for a processor.
+_AT_ONCE = 4
+_MOST_LAYERS = 200
+# How long a review waits until it is written down how the source was at first: without that it must be more careful.
+_RECORDING, _LOOK = 3.0, 0.01
 _ERRORS: dict[str, type[AtollError]] = {
     "unsupported": Unsupported,
     "busy": Busy,
@@ -65,8 +69,28 @@ class JailDriver(Driver):
     async def create(self, spec: Spec, register: Register, resume: Handle | None = None) -> Handle:
         home = state_dir()
         job = await self.io.in_thread(lambda: _job(spec, resume, home))
+        known = None if resume is None else resume.data.get("codebase")
         if spec.snapshot and resume is None:
-            job["stack"] = (await self.find_snapshot(spec.snapshot))["stack"]
+            manifest = await self.find_snapshot(spec.snapshot)
+            job["stack"], known = manifest["stack"], manifest.get("codebase")
+        return await self._make_all(spec, job, register, known, resume)
+
+    async def _make_all(
+        self,
+        spec: Spec,
+        job: dict[str, Any],
+        register: Register,
+        known: Mapping[str, Any] | None,
+        resume: Handle | None = None,
+    ) -> Handle:
+        """Make a sandbox with what it is made of kept from being removed meanwhile."""
+        home = state_dir()
+        if spec.codebase is not None and "codebase" not in job:
+            from . import jail_codebases
+
+            with jail_codebases.used(spec.codebase, known) as version:
+                job = {**job, "source": version.tree, "codebase": version.data()}
+                return await self._make_all(spec, job, register, known, resume)
         if not spec.packages:
             return await self._make(home, job, register)
         from ..packages import cache
@@ -90,25 +114,41 @@ class JailDriver(Driver):
 
     async def _create(self, home: str, job: dict[str, Any], register: Register | None) -> Handle:
         """Raises _Died, beside what `create` raises."""
+        return await self._receive(await self._order(home, job), home, job, register)
+
+    async def _order(self, home: str, job: dict[str, Any]) -> socket.socket:
+        """Ask for a sandbox, which is made while the caller does something else."""
         sock = await self._zygote(home, job["environment"] or "")
+        try:
+            await self.io.send(sock, messages.encode({"create": job}))
+        except BaseException as error:
+            sock.close()
+            if isinstance(error, ValueError):
+                raise InvalidInput(f"The sandbox's settings are too long: {error}.") from None
+            if isinstance(error, OSError):
+                raise _Died from None
+            raise
+        return sock
+
+    async def _receive(self, sock: socket.socket, home: str, job: dict[str, Any], register: Register | None) -> Handle:
+        """Take over a sandbox that was ordered."""
         kept = False
         try:
-            try:
-                await self.io.send(sock, messages.encode({"create": job}))
-            except ValueError as error:
-                raise InvalidInput(f"The sandbox's settings are too long: {error}.") from None
-            except OSError:
-                raise _Died from None
             facts, fds = await self._answer(sock, "ready")
             self._first_streams[facts["id"]] = os.getpid(), socket.socket(fileno=fds[0])
             key = os.path.basename(os.path.dirname(job["environment"] or ""))
-            handle = Handle(self.name, facts["id"], {**facts, "home": home, "environment": key or None})
+            data = {**facts, "home": home, "environment": key or None, "codebase": job.get("codebase")}
+            handle = Handle(self.name, facts["id"], data)
             if register is None:
                 # Never told to keep it, its keeper ends it when this connection does.
                 self._workshops[facts["id"]] = sock
                 kept = True
                 return handle
             try:
+                if handle.data["codebase"]:
+                    from . import jail_codebases
+
+                    jail_codebases.pin(handle.data, handle.id)
                 register(handle)
                 await self.io.send(sock, messages.encode({"op": "keep"}))
             except BaseException:
@@ -146,7 +186,10 @@ class JailDriver(Driver):
 
     async def describe(self, handle: Handle, info: Info) -> Info:
         return info._replace(
-            limits=handle.data["limits"], walls=tuple(handle.data["walls"]), view=handle.data.get("view")
+            limits=handle.data["limits"],
+            walls=tuple(handle.data["walls"]),
+            view=handle.data.get("view"),
+            audit=AUDIT,
         )
 
     async def set_lifetime(self, handle: Handle, seconds: float) -> None:
@@ -175,10 +218,28 @@ class JailDriver(Driver):
             await self._ask(handle, {"op": "destroy"})
         except SandboxGone:
             await self.io.in_thread(lambda: _sweep(handle))
+        if handle.data.get("codebase"):
+            from . import jail_codebases
+
+            jail_codebases.unpin(handle.data, handle.id)
 
     async def snapshot(self, handle: Handle, name: str, facts: Mapping[str, Any], *, force: bool) -> Mapping[str, Any]:
-        request = {"op": "restack", "kind": "push", "force": force, "name": name, "facts": dict(facts)}
-        await self._ask(handle, request)
+        kept = {**facts, "codebase": handle.data.get("codebase")}
+        request = {"op": "restack", "kind": "push", "force": force, "name": name, "facts": kept}
+        if not kept["codebase"]:
+            await self._ask(handle, request)
+            return await self.find_snapshot(name)
+        from . import jail_codebases
+
+        # Each try has a pin of its own: another one may have the name.
+        pin = f"snapshot-{name}.{os.urandom(4).hex()}"
+        kept["pin"] = pin
+        jail_codebases.pin(handle.data, pin)
+        try:
+            await self._ask(handle, request)
+        except AtollError:
+            jail_codebases.unpin(handle.data, pin)
+            raise
         return await self.find_snapshot(name)
 
     async def snapshots(self) -> list[Mapping[str, Any]]:
@@ -197,15 +258,37 @@ class JailDriver(Driver):
     async def delete_snapshot(self, name: str) -> None:
         from ..engine import history
 
-        await self.find_snapshot(name)
+        manifest = await self.find_snapshot(name)
         await self.io.in_thread(lambda: history.delete(Layout(state_dir()), name))
+        if manifest.get("codebase"):
+            from . import jail_codebases
+
+            jail_codebases.unpin(manifest, str(manifest.get("pin")))
+
+    async def export_snapshot(self, name: str, path: str) -> None:
+        from . import jail_portable
+
+        found = await self.find_snapshot(name)
+        await self.io.in_thread(lambda: jail_portable.export(state_dir(), found, path))
+
+    async def import_snapshot(self, path: str, name: str | None, *, limit: int) -> Mapping[str, Any]:
+        from . import jail_portable
+
+        made = await self.io.in_thread(lambda: jail_portable.import_(state_dir(), path, name, limit))
+        return await self.find_snapshot(made)
 
     async def rollback(self, handle: Handle, name: str) -> None:
         stack = (await self.find_snapshot(name))["stack"]
         await self._ask(handle, {"op": "restack", "kind": "replace", "stack": stack})
 
     async def stage(self, handle: Handle) -> Staged:
-        answer, fds = await self._ask(handle, {"op": "stage"}, fds=MOST + 2)
+        until = time.monotonic() + _RECORDING
+        while True:
+            patient = time.monotonic() < until
+            answer, fds = await self._ask(handle, {"op": "stage", "patient": patient}, fds=_MOST_LAYERS)
+            if fds:
+                break
+            await self.io.sleep(_LOOK)
         base = f"{Layout(_home(handle)).box(handle.id)}/base"
         return Staged(fds[0], tuple(fds[1:]), answer["source"], base)
 
@@ -215,7 +298,7 @@ class JailDriver(Driver):
     async def set_permissions(
         self, handle: Handle, permissions: Permissions | None, ignore: Sequence[str], *, force: bool
     ) -> str | None:
-        rules = to_json(permissions) if permissions else None
+        rules = _rules(permissions)
         request = {"op": "restack", "kind": "rules", "force": force, "permissions": rules, "ignore": list(ignore)}
         answer, _ = await self._ask(handle, request)
         recipe: str | None = answer["view"]
@@ -225,7 +308,39 @@ class JailDriver(Driver):
         answer, _ = await self._ask(handle, {"op": "restack", "kind": "push", "force": force})
         home = state_dir()
         job = {**await self.io.in_thread(lambda: _job(spec, None, home)), "stack": answer["stack"]}
-        return [await self._make(home, job, register) for _ in range(count)]
+        job["codebase"] = handle.data.get("codebase")
+        if spec.codebase is not None:
+            from . import jail_codebases
+
+            with jail_codebases.used(spec.codebase, job["codebase"]) as version:
+                job["source"] = version.tree
+                return await self._make_many(spec, job, register, count, handle)
+        return await self._make_many(spec, job, register, count, handle)
+
+    async def _make_many(
+        self, spec: Spec, job: dict[str, Any], register: Register, count: int, like: Handle
+    ) -> list[Handle]:
+        """Make sandboxes, several at a time."""
+        home = state_dir()
+        with contextlib.ExitStack() as stack:
+            if spec.packages:
+                from ..packages import cache
+
+                job["environment"] = stack.enter_context(cache.in_use(_environment(spec, like, home)))
+            ordered: list[socket.socket] = []
+            stack.callback(_close_all, ordered)
+            made: list[Handle] = []
+            while len(made) < count:
+                while len(ordered) < min(_AT_ONCE, count - len(made)):
+                    ordered.append(await self._order(home, job))
+                made.append(await self._taken(ordered.pop(0), home, job, register))
+            return made
+
+    async def _taken(self, sock: socket.socket, home: str, job: dict[str, Any], register: Register) -> Handle:
+        try:
+            return await self._receive(sock, home, job, register)
+        except _Died:
+            return await self._make(home, job, register)
 
     async def health(self) -> list[Layer]:
         from ..engine.probe import layers
@@ -297,12 +412,28 @@ def _sweep(handle: Handle) -> None:
         SandboxError: something of it cannot be removed.
     """
     from ..engine import cgroups, sweep
+    from ..engine.layers import Layers
 
+    places = Layout(_home(handle))
     sweep.end_keeper(handle.data.get("pid"), handle.data.get("started"))
     try:
-        sweep.remove(Layout(_home(handle)), cgroups.find(), handle.id)
+        sweep.remove(places, cgroups.find(), handle.id)
+        Layers(places).collect()
     except OSError as error:
         raise SandboxError(f"What is left of sandbox {handle.id} cannot be removed: {error}.") from error
+
+
+def _close_all(sockets: list[socket.socket]) -> None:
+    for sock in sockets:
+        sock.close()
+
+
+def _rules(permissions: Permissions | None) -> dict[str, Any] | None:
+    if permissions is None:
+        return None
+    from ..policy.permissions import to_json
+
+    return to_json(permissions)
 
 
 def _job(spec: Spec, resume: Handle | None, home: str) -> dict[str, Any]:
@@ -332,7 +463,7 @@ def _job(spec: Spec, resume: Handle | None, home: str) -> dict[str, Any]:
         "environment": None,
         "shown": [],
         "stack": jobs.COMMON["stack"],
-        "permissions": to_json(spec.permissions) if spec.permissions else None,
+        "permissions": _rules(spec.permissions),
         "ignore": list(spec.ignore),
     }
 

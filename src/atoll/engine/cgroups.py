@@ -20,6 +20,7 @@ _TCP_BUFFERS = 64 << 20
 _GATHERING = 1.0
 _ROOT = "/sys/fs/cgroup"
 _PARENT = "atoll"
+_SHELTER = "shelter"
 
 
 def write(path: str, text: str) -> None:
@@ -115,7 +116,8 @@ class Group:
         return f"{self._hierarchy.parents[controller]}/{self._name}"
 
     def _paths(self) -> list[str]:
-        return sorted({self._path(c) for c in self._hierarchy.parents})
+        paths = sorted({self._path(c) for c in self._hierarchy.parents})
+        return [f"{paths[0]}/{_SHELTER}", *paths] if self._hierarchy.version == 2 else paths
 
     def make(self) -> None:
         for controller in _V1_AT_BIRTH:
@@ -130,6 +132,29 @@ class Group:
         """Move a process in. What it forks from now on is in too."""
         for path in sorted({self._path(c) for c in _V1_AT_BIRTH}):
             write(f"{path}/cgroup.procs", str(pid))
+
+    def doors(self) -> list[str]:
+        """Files that a process gets in by, if it writes b"0" itself. That is quick; `add` may take long.
+
+        Not the one by which its memory counts: see `shelter`.
+        """
+        if self._hierarchy.version == 2:
+            return [f"{self._path('pids')}/cgroup.procs"]
+        found = [f"{self._path(name)}/tasks" for name in self._hierarchy.parents if name != "memory"]
+        return [path for path in found if os.path.exists(path)]
+
+    def shelter(self) -> str:
+        """The same, for a process whose memory counts but that is neither limited in number nor frozen."""
+        if self._hierarchy.version == 1:
+            return f"{self._path('memory')}/tasks"
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(f"{self._path('memory')}/{_SHELTER}")
+        return f"{self._path('memory')}/{_SHELTER}/cgroup.procs"
+
+    def has_room(self) -> bool:
+        """Whether one more process may be in it."""
+        most = _read(f"{self._path('pids')}/pids.max").strip()
+        return most == "max" or self.count() < int(most)
 
     def limit(self, memory: int, pids: int, cpu: float | None) -> None:
         """Set the limits on the whole tree.
@@ -197,6 +222,10 @@ class Group:
         """The pids in it, as this process sees them."""
         return _read(f"{self._path('pids')}/cgroup.procs").split()
 
+    def members(self) -> list[int]:
+        """The same as numbers."""
+        return [int(pid) for pid in self.processes()]
+
     def freeze(self, frozen: bool, timeout: float = 2.0) -> None:
         """Stop or continue every process in it.
 
@@ -250,10 +279,14 @@ class Group:
 
     def kill(self) -> None:
         """Kill every process in it. Does nothing where it does not exist."""
-        with contextlib.suppress(FileNotFoundError):
-            for pid in self.processes():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(pid), signal.SIGKILL)
+        for path in {self._path("pids"), os.path.dirname(self.shelter())} if self._exists() else ():
+            with contextlib.suppress(FileNotFoundError):
+                for pid in _read(f"{path}/cgroup.procs").split():
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(int(pid), signal.SIGKILL)
+
+    def _exists(self) -> bool:
+        return os.path.exists(self._path("memory"))
 
     def remove(self, timeout: float = 2.0) -> None:
         """Remove it; its processes must be dead. Does nothing where it does not exist.

@@ -110,11 +110,16 @@ def shut_down(path: str) -> None:
     except OSError:
         return  # the first process is dead, and its mounts with it
     try:
-        # A mistake in the path would shut down the host's own disk.
-        if os.major(os.fstat(fd).st_dev) == _LOOP_MAJOR:
-            fcntl.ioctl(fd, _SHUTDOWN, struct.pack("I", _NO_FLUSH))
+        shut_down_at(fd)
     finally:
         os.close(fd)
+
+
+def shut_down_at(fd: int) -> None:
+    """The same, for the file system of a descriptor."""
+    # A mistake in the path would shut down the host's own disk.
+    if os.major(os.fstat(fd).st_dev) == _LOOP_MAJOR:
+        fcntl.ioctl(fd, _SHUTDOWN, struct.pack("I", _NO_FLUSH))
 
 
 def await_release(path: str, seconds: float = 10.0) -> None:
@@ -162,22 +167,34 @@ def shared(path: str) -> Iterator[str]:
 
 def _attached(path: str) -> tuple[str, int] | None:
     """The loop device that is on a file, held so that it stays."""
-    wanted = os.path.realpath(path)
-    for name in os.listdir("/sys/block"):
-        if name.startswith("loop") and _backing_file(name) == wanted:
-            device = os.open(f"/dev/{name}", os.O_RDWR | os.O_CLOEXEC)
-            # It may have gone, and come back for somebody else, before it was held.
-            if _backing_file(name) == wanted:
-                return f"/dev/{name}", device
-            os.close(device)
+    name = os.path.basename(device_of(path))
+    if not name:
+        return None
+    device = os.open(f"/dev/{name}", os.O_RDWR | os.O_CLOEXEC)
+    # It may have gone, and come back for somebody else, before it was held.
+    if _backing_file(name) == os.path.realpath(path):
+        return f"/dev/{name}", device
+    os.close(device)
     return None
 
 
 def device_of(path: str) -> str:
     """The loop device that is on a file; empty if none is."""
     wanted = os.path.realpath(path)
-    names = (name for name in os.listdir("/sys/block") if name.startswith("loop") and _backing_file(name) == wanted)
-    return next((f"/dev/{name}" for name in names), "")
+    hint = f"{path}.loop"
+    with contextlib.suppress(OSError):
+        # Where it was found last: there are as many devices as sandboxes.
+        last = os.readlink(hint)
+        if _backing_file(last) == wanted:
+            return f"/dev/{last}"
+    for name in os.listdir("/sys/block"):
+        if name.startswith("loop") and _backing_file(name) == wanted:
+            with contextlib.suppress(OSError):
+                draft = f"{hint}.{os.getpid()}"
+                os.symlink(name, draft)
+                os.rename(draft, hint)
+            return f"/dev/{name}"
+    return ""
 
 
 def attach(path: str) -> tuple[str, int]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from . import messages, staging, views
+from . import kernel, messages, staging, viewpost
 from .layers import Stack
 from .places import Rules
 from .restack import Mason, Sandbox, Wish
@@ -18,6 +19,9 @@ from .views import View
 __all__ = ["record_source", "restack", "stage"]
 
 _MOST_DESCRIPTORS = 4096
+
+_ending: list[int] = []
+"""Children that have answered."""
 
 Outcome = tuple[dict[str, Any], Sequence[int]]
 """What to answer, and descriptors that go with it."""
@@ -40,18 +44,24 @@ def restack(settings: Settings, sandbox: Sandbox, request: dict[str, Any]) -> tu
         dict(request.get("facts") or {}),
     )
 
+    masons: list[Mason] = []
+
     def work() -> Outcome:
-        after, view = Mason(settings, sandbox, wish).work()
+        masons.append(Mason(settings, sandbox, wish))
+        after, view = masons[0].work()
         told = {"ok": {"stack": after.to_json(), "view": view.recipe if view else None}}
         if view is None or view is sandbox.view:
             return told, ()
-        return {**told, "new": view.to_json()}, (view.mask,)
+        return {**told, "new": True}, viewpost.pack(view)
 
-    answer, fds = in_child(work)
+    def later() -> None:
+        for mason in masons:
+            mason.clean_up()
+
+    answer, fds = in_child(work, later)
     if "ok" not in answer:
         return answer, sandbox.view
-    new = answer.pop("new", None)
-    return answer, views.from_json(new, fds[0] if fds else -1) if new else sandbox.view
+    return answer, viewpost.unpack(fds) if answer.pop("new", False) else sandbox.view
 
 
 def stage(settings: Settings, sandbox: Sandbox, client: socket.socket) -> dict[str, Any]:
@@ -69,8 +79,8 @@ def stage(settings: Settings, sandbox: Sandbox, client: socket.socket) -> dict[s
     return {} if "sent" in answer else answer
 
 
-def record_source(settings: Settings, sandbox: str, source: str, rules: Rules | None) -> int:
-    """Have written down, by a child in the background, how a source is now, unless it was before.
+def record_source(settings: Settings, sandbox: str, source: str, rules: Rules | None, started: float) -> int:
+    """Have written down, by a child in the background, how a source was when a sandbox began to see it, unless it was.
 
     Gives the child's pid, or 0.
     """
@@ -85,19 +95,23 @@ def record_source(settings: Settings, sandbox: str, source: str, rules: Rules | 
             os.nice(15)
             os.closerange(3, _MOST_DESCRIPTORS)
             matcher, ignores = (rules.matcher(), rules.ignores()) if rules else (None, None)
-            review.record_base(source, path, matcher, ignores)
+            review.record_base(source, path, matcher, ignores, int(started * 1e9))
         finally:
             os._exit(0)
     return child
 
 
-def in_child(work: Callable[[], Outcome]) -> tuple[dict[str, Any], list[int]]:
-    """Do some work in a fork; gives its answer and descriptors, or the error that it ended with as one."""
+def in_child(work: Callable[[], Outcome], later: Callable[[], None] = lambda: None) -> tuple[dict[str, Any], list[int]]:
+    """Do some work in a fork; gives its answer and descriptors, or the error that it ended with as one.
+
+    Nobody waits for what is to be done `later`, nor for the end of the fork.
+    """
+    _bury()
     ours, theirs = messages.pair()
     child = os.fork()
     if child == 0:
         ours.close()
-        _tell(theirs, work)
+        _tell(theirs, work, later)
     theirs.close()
     with ours:
         try:
@@ -105,12 +119,23 @@ def in_child(work: Callable[[], Outcome]) -> tuple[dict[str, Any], list[int]]:
         except messages.Ended:
             return {"error": {"code": "sandbox_error", "message": "The work was ended from outside; try again."}}, []
         finally:
-            os.waitpid(child, 0)
+            _ending.append(child)
 
 
-def _tell(keeper: socket.socket, work: Callable[[], Outcome]) -> NoReturn:
+def _bury() -> None:
+    """Take notice of children that have ended by now."""
+    for child in list(_ending):
+        with contextlib.suppress(ChildProcessError):
+            if os.waitpid(child, os.WNOHANG) == (0, 0):
+                continue
+        _ending.remove(child)
+
+
+def _tell(keeper: socket.socket, work: Callable[[], Outcome], later: Callable[[], None]) -> NoReturn:
     answer: dict[str, Any] = {}
     fds: Sequence[int] = ()
+    # Who resumes the sandbox of a keeper that was killed must not meet us at work.
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     try:
         answer, fds = work()
     except (BirthFailed, OSError) as error:
@@ -123,4 +148,5 @@ def _tell(keeper: socket.socket, work: Callable[[], Outcome]) -> NoReturn:
     finally:
         with contextlib.suppress(OSError):
             messages.send(keeper, answer, *(fd for fd in fds if fd >= 0))
+            later()
         os._exit(0)

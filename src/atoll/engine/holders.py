@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import NamedTuple
-
-from . import usage
 
 _ACCESS = os.O_ACCMODE
 _LONGEST = 80
@@ -20,14 +19,10 @@ class Holder(NamedTuple):
     path: str
 
 
-def writer(first: int, directory: str) -> Holder | None:
-    """One of the processes below `first` that can still write to a file below `directory`."""
-    return next(iter(writers(first, directory)), None)
-
-
-def writers(first: int, directory: str) -> list[Holder]:
+def writers(pids: Iterable[int], directory: str) -> list[Holder]:
+    """Those of some processes that can still write to a file below `directory`."""
     found = []
-    for pid in usage.descendants(first):
+    for pid in pids:
         path = _open_to_write(pid, directory) or _mapped_to_write(pid, directory)
         if path:
             found.append(Holder(_number_inside(pid), pid, _command(pid), path))

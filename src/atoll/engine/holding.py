@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from typing import Self
 
-from . import tracing, usage
+from . import moving, tracing
 from .settings import BirthFailed
 
 _ROUNDS = 100
@@ -16,17 +17,14 @@ _SECONDS = 2.0
 
 
 class Hold:
-    """Holds all processes below a sandbox's first one, and that one, from `with` to its end.
-
-    `skipped` are tasks that somebody else holds.
+    """Holds all processes of a sandbox from `with` to its end. `processes` lists them; who is held starts no others.
 
     Raises:
         BirthFailed: they start others too fast, or one cannot be stopped; all go on.
     """
 
-    def __init__(self, first: int, skipped: frozenset[int] = frozenset()) -> None:
-        self._first = first
-        self._skipped = skipped
+    def __init__(self, processes: Callable[[], list[int]]) -> None:
+        self._list = processes
         self._tasks: dict[int, tracing.Task] = {}
 
     def __enter__(self) -> Self:
@@ -47,9 +45,9 @@ class Hold:
         """Stop those that are not held yet; whether there were any. Who is held starts no others."""
         new = [
             task
-            for process in usage.descendants(self._first)
+            for process in self._list()
             for task in tracing.threads(process)
-            if task not in self._tasks and task not in self._skipped and not _is_dead(task)
+            if task not in self._tasks and not _is_dead(task)
         ]
         told = [task for task in map(self._tell, new) if task is not None]
         for task in told:
@@ -89,7 +87,7 @@ class Hold:
         Raises:
             OSError, tracing.Strayed: it cannot be made to.
         """
-        tracing.move(self._tasks[task], directory)
+        moving.change(self._tasks[task], directory)
 
     def _release(self) -> None:
         for task in self._tasks.values():

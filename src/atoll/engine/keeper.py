@@ -16,11 +16,14 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import cgroups, disk, errands, messages, midwife, nursed, sweep, usage, views
+from . import cgroups, disk, errands, messages, midwife, nursed, parting, sweep, usage, viewpost
 from .claim import claim
+from .layers import Layers
+from .nest import Nest
 from .places import Rules
 from .restack import Sandbox
 from .settings import BirthFailed, Settings
+from .shadows import Shadows
 from .watchdog import Watchdog
 
 # How long a keeper with nothing to do sleeps at most, in seconds.
@@ -29,7 +32,9 @@ _READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
 
 
 class Keeper:
-    def __init__(self, settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int]) -> None:
+    def __init__(
+        self, settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int], shadows: Shadows
+    ) -> None:
         self._settings = settings
         self._id = sandbox
         self._address = settings.layout.socket(sandbox)
@@ -39,7 +44,7 @@ class Keeper:
         self._workdir = born["workdir"]
         self._source, self._quota = born["source"], born["quota"]
         self._rules = Rules.of(born)
-        self._view = views.from_json(born["view"], fds[3]) if born["view"] else None
+        self._view = viewpost.unpack(fds[4:] if born["nursed"] else fds[3:])
         self._facts = born["facts"]
         self._control, self._listener, maker = (socket.socket(fileno=fd) for fd in fds[:3])
         # A guest that does not listen must not stop its keeper.
@@ -53,6 +58,7 @@ class Keeper:
         self._poll = select.poll()
         for sock in (self._control, self._listener, maker):
             self._poll.register(sock.fileno(), _READABLE)
+        self._nest = Nest(shadows, self._control, self._poll, born["first"], self._facts["uid"], born["workdir"])
         self._keep_on(only_if_kept=True)
         self.keep_files = False
         self.ending: socket.socket | None = None
@@ -61,12 +67,12 @@ class Keeper:
     def expires(self) -> float:
         return float(self._expires)
 
-    def record_source(self) -> None:
+    def record_source(self, since: float) -> None:
         """So that a review can tell what the source has changed meanwhile."""
         if self._source:
-            self._recorder = errands.record_source(self._settings, self._id, self._source, self._rules)
+            self._recorder = errands.record_source(self._settings, self._id, self._source, self._rules, since)
 
-    def _record_source_anew(self) -> None:
+    def _record_source_anew(self, since: float) -> None:
         if self._recorder:
             os.kill(self._recorder, signal.SIGKILL)
             os.waitpid(self._recorder, 0)
@@ -74,37 +80,49 @@ class Keeper:
         for name in ("base", "base.applied"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(f"{self._settings.layout.box(self._id)}/{name}")
-        self.record_source()
+        self.record_source(since)
 
     def serve(self) -> None:
         """Until somebody ends the sandbox, its time is up, or its first process is gone."""
-        control, listener = self._control.fileno(), self._listener.fileno()
         while not self._done:
             for fd, _ in self._poll.poll(self._wait()):
-                if fd == listener:
-                    with contextlib.suppress(OSError):
-                        self._accept()
-                elif fd == control:
-                    # The guest says nothing here; whatever this is, it is the end.
-                    self.keep_files = self.keep_files or (self.ending is None and self._is_kept())
-                    self._done = True
-                elif fd in self._clients:
-                    self._hear(self._clients[fd])
+                self._attend(fd)
             if time.time() >= self._expires or not os.path.exists(self._address):
                 # Without its socket nobody can ever reach it again: the state directory was removed.
                 self._done = True
             elif self._watchdog and not self._paused:
                 self._watchdog.look(time.monotonic())
-            if self._recorder and os.waitpid(self._recorder, os.WNOHANG)[0]:
-                self._recorder = 0
+            self._records()
         if self._paused:
             # A frozen process cannot die.
             self._freeze(frozen=False)
 
+    def _attend(self, fd: int) -> None:
+        if fd == self._listener.fileno():
+            with contextlib.suppress(OSError):
+                self._accept()
+        elif fd == self._control.fileno():
+            if not self._nest.hear():
+                self.keep_files = self.keep_files or (self.ending is None and self._is_kept())
+                self._done = True
+        elif fd in self._clients:
+            self._hear(self._clients[fd])
+        elif self._nest.concerns(fd):
+            self._nest.attend(fd)
+
     def give_up_disk(self) -> None:
         """What was written need not reach the disk any more: unmounting it would wait for that."""
-        if self._facts["limits"]["disk"] == "kernel":
+        if self._facts["limits"]["disk"] != "kernel":
+            return
+        if self.is_stacked:
+            # What they hold is let go with this process: others than the one who waits for the end wait for it.
+            parting.give_up(self._settings.layout, self._id)
+        else:
             disk.shut_down(f"/proc/{self._first}/root/tmp")
+
+    @property
+    def is_stacked(self) -> bool:
+        return os.path.exists(f"{self._settings.layout.box(self._id)}/stack")
 
     def _wait(self) -> float:
         wait = max(0.0, self._expires - time.time())
@@ -173,8 +191,8 @@ class Keeper:
         messages.send(client, {"ok": {"expires": self._expires}})
 
     def on_metrics(self, client: socket.socket, request: dict[str, Any]) -> None:
-        pids = usage.descendants(self._first)
         group = self._group()
+        pids = group.members() if group else usage.descendants(self._first)
         box = self._settings.layout.box(self._id)
         on_disk = self._facts["limits"]["disk"] == "kernel"
         answer = {
@@ -212,6 +230,7 @@ class Keeper:
         """Exchange what it stands on; see `restack`."""
         if self._paused:
             raise BirthFailed("The sandbox is paused; call resume() first.", "busy")
+        began = time.time()
         answer, view = errands.restack(self._settings, self._sandbox(), request)
         if view is not self._view and "ok" in answer:
             if self._view:
@@ -220,12 +239,20 @@ class Keeper:
             self._rules = Rules.of(request) if request["kind"] == "rules" else self._rules
         messages.send(client, answer)
         if request["kind"] == "discard" and "ok" in answer:
-            self._record_source_anew()
+            self._record_source_anew(began)
 
     def on_stage(self, client: socket.socket, request: dict[str, Any]) -> None:
         """Show what it has changed; see `staging`."""
-        if failed := errands.stage(self._settings, self._sandbox(), client):
+        if request.get("patient") and self._records():
+            messages.send(client, {"ok": {"recording": True}})
+        elif failed := errands.stage(self._settings, self._sandbox(), client):
             messages.send(client, failed)
+
+    def _records(self) -> bool:
+        """Whether it is still being written down how the source was."""
+        if self._recorder and os.waitpid(self._recorder, os.WNOHANG)[0]:
+            self._recorder = 0
+        return self._recorder != 0
 
     def _sandbox(self) -> Sandbox:
         return Sandbox(
@@ -238,6 +265,7 @@ class Keeper:
             loop=self._facts["limits"]["disk"] == "kernel",
             rules=self._rules,
             view=self._view,
+            group=self._group(),
         )
 
     def on_checkpoint(self, client: socket.socket, request: dict[str, Any]) -> None:
@@ -292,13 +320,15 @@ def live(
     whose end tells that the sandbox is made.
     """
     code = 1
+    shadows = Shadows(settings, sandbox)
     try:
         if job:
-            born, kept = _make(settings, sandbox, messages.decode(job), socket.socket(fileno=fds[0]), nursed=nursed)
+            maker = socket.socket(fileno=fds[0])
+            born, kept = _make(settings, sandbox, messages.decode(job), maker, shadows, nursed=nursed)
             os.close(fds[1])
         else:
-            born, kept = _adopt(settings, sandbox, fds[0], closed=closed, nursed=nursed)
-        _keep(settings, sandbox, born, kept)
+            born, kept = _adopt(settings, sandbox, fds[0], shadows, closed=closed, nursed=nursed)
+        _keep(settings, sandbox, born, kept, shadows)
         code = 0
     except BaseException:  # noqa: BLE001 - the log is the only place left to tell
         import traceback
@@ -309,19 +339,21 @@ def live(
 
 
 def _make(
-    settings: Settings, sandbox: str, job: dict[str, Any], maker: socket.socket, *, nursed: bool
+    settings: Settings, sandbox: str, job: dict[str, Any], maker: socket.socket, shadows: Shadows, *, nursed: bool
 ) -> midwife.Delivery:
     mine = not job["resume"]
     try:
         if not mine:
             claim(settings.layout, sandbox)
             mine = True
-        return midwife.make(settings, sandbox, job, maker, nursed=nursed)
+        return midwife.make(settings, sandbox, job, maker, shadows, nursed=nursed)
     except (BirthFailed, OSError) as error:
         return {"failed": midwife.failure(error), "mine": mine}, [maker.detach()]
 
 
-def _adopt(settings: Settings, sandbox: str, zygote: int, *, closed: bool, nursed: bool) -> midwife.Delivery:
+def _adopt(
+    settings: Settings, sandbox: str, zygote: int, shadows: Shadows, *, closed: bool, nursed: bool
+) -> midwife.Delivery:
     """Let a midwife do the work; nothing is delivered when she dies, or when the zygote goes first."""
     ours, theirs = messages.pair()
     helper = os.fork()
@@ -331,7 +363,13 @@ def _adopt(settings: Settings, sandbox: str, zygote: int, *, closed: bool, nurse
     theirs.close()
     os.close(zygote)
     try:
-        return messages.receive(ours)
+        message, fds = messages.receive(ours)
+        while "birth" in message:
+            answer, given = shadows.bear(*message["birth"])
+            messages.send(ours, answer, *given)
+            messages.close(given)
+            message, fds = messages.receive(ours)
+        return message, fds
     except messages.Ended:
         return {}, []
     finally:
@@ -339,22 +377,23 @@ def _adopt(settings: Settings, sandbox: str, zygote: int, *, closed: bool, nurse
         os.waitpid(helper, 0)
 
 
-def _keep(settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int]) -> None:
+def _keep(settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int], shadows: Shadows) -> None:
     if "first" not in born:
-        _end_children()
+        _end_children(shadows)
         if born.get("mine", True):
             _undo(settings, sandbox)
         if fds:
             _tell_error(socket.socket(fileno=fds[0]), born["failed"])
         return
-    keeper = Keeper(settings, sandbox, born, fds)
-    keeper.record_source()
+    keeper = Keeper(settings, sandbox, born, fds, shadows)
+    keeper.record_source(born["born"])
     keeper.serve()
+    stacked = keeper.is_stacked
     if not keeper.keep_files:
         keeper.give_up_disk()
-    for pidfd in fds[4:] if born["view"] else fds[3:]:
+    for pidfd in fds[3:4] if born["nursed"] else ():
         nursed.end_nursed(pidfd)
-    _end_children()
+    _end_children(shadows)
     if keeper.keep_files:
         _leave_files(settings, sandbox, keeper.expires)
     else:
@@ -362,17 +401,22 @@ def _keep(settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int]
     if keeper.ending:
         with contextlib.suppress(OSError):
             messages.send(keeper.ending, {"ok": {}})
+    if stacked and not keeper.keep_files:
+        Layers(settings.layout).collect()
 
 
-def _end_children() -> None:
+def _end_children(shadows: Shadows) -> None:
     """Kill the first process, and with it all behind the wall, and what else was started for the sandbox."""
-    with open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:
-        children = [int(pid) for pid in file.read().split()]
-    for pid in children:
+    for pid in _children() - shadows.given:
         os.kill(pid, signal.SIGKILL)
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            os.wait()
+    # Contexts come to this process when their shadows have ended.
+    while _children() - shadows.given:
+        os.waitpid(-1, shadows.ANY)
+
+
+def _children() -> set[int]:
+    with open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:
+        return {int(pid) for pid in file.read().split()}
 
 
 def _undo(settings: Settings, sandbox: str) -> None:

@@ -16,8 +16,8 @@ _python = ctypes.pythonapi
 
 MACHINE = os.uname().machine
 _OLD_CALLS = {
-    "x86_64": {"clone": 56, "pivot_root": 155, "capset": 126, "seccomp": 317, "keyctl": 250},
-    "aarch64": {"clone": 220, "pivot_root": 41, "capset": 91, "seccomp": 277, "keyctl": 219},
+    "x86_64": {"clone": 56, "pivot_root": 155, "capset": 126, "seccomp": 317, "keyctl": 250, "syncfs": 306},
+    "aarch64": {"clone": 220, "pivot_root": 41, "capset": 91, "seccomp": 277, "keyctl": 219, "syncfs": 267},
 }
 _NEW_CALLS = {
     "open_tree": 428,
@@ -62,7 +62,8 @@ def _last_capability() -> int:
         return int(file.read())
 
 
-_LAST_CAPABILITY = _last_capability()
+LAST_CAPABILITY = _last_capability()
+CAPABILITY_HEADER = struct.pack("Ii", 0x20080522, 0)
 
 
 def _fail(what: str) -> OSError:
@@ -124,6 +125,14 @@ def umount(target: str, flags: int = MNT_DETACH) -> None:
         raise _fail(f"umount {target}")
 
 
+def file_system(fd: int) -> int:
+    """The kernel's number for the kind of file system that an open file is on."""
+    found = ctypes.create_string_buffer(256)
+    if _libc.fstatfs(fd, found) != 0:
+        raise _fail("fstatfs")
+    return int(struct.unpack_from("q", found)[0])
+
+
 def pivot_root(new: str, old: str) -> None:
     syscall("pivot_root", _text(new), _text(old))
 
@@ -148,6 +157,11 @@ def openat2(directory: int, path: str, flags: int, resolve: int) -> int:
     """Open what lies below a directory, by the kernel's own rules of how to get there."""
     how = struct.pack("QQQ", flags | os.O_CLOEXEC, 0, resolve)
     return syscall("openat2", directory, _text(path), how, len(how))
+
+
+def syncfs(fd: int) -> None:
+    """Wait until all that was written to the file system of a descriptor is on its disk. Raises OSError."""
+    syscall("syncfs", fd)
 
 
 def move_mount(fd: int, target: str) -> None:
@@ -207,11 +221,11 @@ def leave_session_keyring() -> None:
 
 def drop_capabilities() -> None:
     """Give up every capability, for ever: bounding set, ambient set and the three process sets."""
-    for capability in range(_LAST_CAPABILITY + 1):
+    for capability in range(LAST_CAPABILITY + 1):
         prctl(PR_CAPBSET_DROP, capability)
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     prctl(PR_SET_SECUREBITS, SECUREBITS_LOCKED)
-    syscall("capset", struct.pack("Ii", 0x20080522, 0), bytes(24))
+    syscall("capset", CAPABILITY_HEADER, bytes(24))
 
 
 def close_from(first: int, keep: tuple[int, ...] = ()) -> None:

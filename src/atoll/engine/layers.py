@@ -36,18 +36,25 @@ MOST = 60
 class Stack(NamedTuple):
     """What is below the top of a sandbox: the layers of each of its places, newest first.
 
-    `top` names the file of the top's disk in its box, so that one step exchanges both.
+    `top` names the file of the top's disk in its box, so that one step exchanges both. `aside` is the layer that what
+    was the top before is still to be brought to, to be forgotten there.
     """
 
     work: tuple[str, ...] = ()
     tmp: tuple[str, ...] = ()
     home: tuple[str, ...] = ()
     top: str = DISK
+    aside: str = ""
 
     @property
     def layers(self) -> tuple[str, ...]:
         """All of them, newest first, each once."""
         return tuple(dict.fromkeys((*self.work, *self.tmp, *self.home)))
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """All that must not be removed."""
+        return (*self.layers, self.aside) if self.aside else self.layers
 
     def pushed(self, layer: str, top: str) -> Stack:
         """With what was the top as one more layer."""
@@ -65,11 +72,12 @@ class Stack(NamedTuple):
         try:
             places = [tuple(map(_checked, value[place])) for place in ("work", "tmp", "home")]
             top = str(value["top"])
+            aside = _checked(value["aside"]) if value.get("aside") else ""
         except (KeyError, TypeError) as error:
             raise ValueError(f"no stack of layers: {error!r}") from None
         if "/" in top:
             raise ValueError(f"{top!r} is no name of a disk")
-        return cls(places[0], places[1], places[2], top)
+        return cls(places[0], places[1], places[2], top, aside)
 
 
 def _checked(name: object) -> str:
@@ -130,15 +138,19 @@ class Layers:
         os.mkdir(self.path(layer), 0o711)
         self.describe(layer, **facts)
 
-    def settle(self, sandbox: str, layers: tuple[str, ...]) -> None:
-        """Bring what was the top of a sandbox to the one of these that it is now, as far as that was not done yet."""
-        for layer in layers:
+    def settle(self, sandbox: str, stack: Stack) -> Stack:
+        """Bring what was the top of a sandbox to the layer that it is now, as far as that was not done yet.
+
+        Gives the stack without what is forgotten by now.
+        """
+        for layer in stack.named:
             about = self.about(layer)
             if about.get("sandbox") == sandbox and "top" in about:
                 box = self._places.box(sandbox)
                 for name in (about["top"],) if os.path.exists(f"{box}/{about['top']}") else _DIRECTORIES:
                     self._bring(f"{box}/{name}", f"{self.path(layer)}/{DISK if name == about['top'] else name}")
                 self.describe(layer, **{key: value for key, value in about.items() if key != "top"})
+        return stack._replace(aside="")
 
     def _bring(self, source: str, target: str) -> None:
         if os.path.exists(source) and not os.path.exists(target):
@@ -147,6 +159,9 @@ class Layers:
     def restore(self, layer: str, sandbox: str, stack: Stack) -> None:
         """Undo `make` and `settle`: the layer is the top of a sandbox again, which stands on `stack`."""
         box = self._places.box(sandbox)
+        # Who is interrupted here has the other stack still, and `settle` brings everything back once more.
+        with contextlib.suppress(FileNotFoundError):
+            self.describe(layer, **{**self.about(layer), "top": stack.top})
         for name in _DIRECTORIES:
             if os.path.exists(f"{self.path(layer)}/{name}"):
                 if os.path.isdir(f"{box}/{name}"):
@@ -154,6 +169,13 @@ class Layers:
                 os.rename(f"{self.path(layer)}/{name}", f"{box}/{name}")
         if os.path.exists(f"{self.path(layer)}/{DISK}"):
             os.rename(f"{self.path(layer)}/{DISK}", f"{box}/{stack.top}")
+        self.set_stack(sandbox, stack)
+        self.remove(layer)
+
+    def remove(self, layer: str) -> None:
+        """For good. First of all nobody can name it any more, should this be interrupted."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            os.unlink(f"{self.path(layer)}/about")
         remove_tree(self.path(layer))
 
     def check(self, stack: Stack) -> None:
@@ -200,29 +222,57 @@ class Layers:
         os.unlink(self.snapshot_path(name))
 
     def collect(self) -> list[str]:
-        """Remove every layer that nobody names; gives their names. Does nothing while somebody is naming one."""
+        """Remove every layer that nobody names; gives their names.
+
+        Does nothing while somebody is naming one, and while something that may name one cannot be read.
+        """
         if not os.path.isdir(self._places.layers):
             return []
         try:
             with self._locked(fcntl.LOCK_EX | fcntl.LOCK_NB):
-                garbage = self._garbage()
+                garbage = self.garbage()
                 for layer in garbage:
-                    remove_tree(self.path(layer))
-        except BlockingIOError:
+                    self.remove(layer)
+                self._remove_drafts()
+        except (BlockingIOError, ValueError):
             return []
         return garbage
 
-    def _garbage(self) -> list[str]:
+    def doom(self, sandbox: str) -> list[str]:
+        """Forget what a sandbox stands on. Gives the layers that nobody else names, and that nobody can any more."""
+        try:
+            with self._locked(fcntl.LOCK_EX | fcntl.LOCK_NB):
+                doomed = self.garbage(besides=sandbox)
+                for name in (f"{self._places.box(sandbox)}/stack", *(f"{self.path(each)}/about" for each in doomed)):
+                    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                        os.unlink(name)
+        except (BlockingIOError, ValueError):
+            return []
+        return doomed
+
+    def garbage(self, besides: str = "") -> list[str]:
+        """The layers that nobody names, or nobody but the sandbox `besides`. Only for who holds the lock alone.
+
+        Raises:
+            ValueError: something that may name one cannot be read.
+        """
         named: set[str] = set()
         for sandbox in os.listdir(self._places.boxes):
-            # A file that cannot be read may name any layer: then none is garbage.
-            with contextlib.suppress(NotADirectoryError):
-                named.update(self.stack(sandbox).layers)
+            # What is being removed stands beside its box, and is what hostile code made.
+            if sandbox != besides and ".removing." not in sandbox:
+                with contextlib.suppress(NotADirectoryError):
+                    named.update(self.stack(sandbox).named)
         for name in self.snapshots():
             with contextlib.suppress(FileNotFoundError):
                 named.update(Stack.from_json(self.snapshot(name)["stack"]).layers)
         entries = os.listdir(self._places.layers)
         return [name for name in entries if name.partition(".removing.")[0] not in named and name.startswith(PREFIX)]
+
+    def _remove_drafts(self) -> None:
+        """Of snapshots that nobody is writing any more: whoever is holds the lock, too."""
+        for name in os.listdir(self._places.snapshots):
+            if name.startswith("."):
+                os.unlink(f"{self._places.snapshots}/{name}")
 
 
 def write_whole(path: str, value: dict[str, Any]) -> None:

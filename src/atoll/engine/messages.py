@@ -82,9 +82,13 @@ def receive(sock: socket.socket) -> tuple[dict[str, Any], list[int]]:
     try:
         return decode(data), fds
     except BaseException:
-        for fd in fds:
-            os.close(fd)
+        close(fds)
         raise
+
+
+def close(fds: list[int]) -> None:
+    for fd in fds:
+        os.close(fd)
 
 
 def _short(path: str) -> tuple[int, str]:

@@ -16,24 +16,29 @@ import json
 import os
 import socket
 import time
+from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import cgroups, disk, first, jail, jobs, kernel, layout, limits, messages, nursed, places, rootfs
+from . import cgroups, disk, first, jail, jobs, kernel, layout, limits, messages, nursed, places, rootfs, viewpost
 from .idmap import mapped_source
 from .inspection import Broken, Identity, identity
 from .layers import Layers, Stack, copy_base
 from .settings import FIRST_UID, NURSED_UIDS, UIDS, BirthFailed, Settings, started_at
+from .shadows import Answer, Shadows, tell
 from .views import View
 from .ward import Ward
 
 Delivery = tuple[dict[str, Any], list[int]]
+# Has a context made, for a first process of a user that works in a directory.
+Bear = Callable[[int, int, str], Answer]
 
 _BIRTH_TIMEOUT = 20.0
 
 
 class Midwife:
-    def __init__(self, settings: Settings, sandbox: str, keeper: int) -> None:
+    def __init__(self, settings: Settings, sandbox: str, keeper: int, bear: Bear) -> None:
         self._settings = settings
+        self._bear = bear
         self._keeper = keeper
         self._id = sandbox
         self._box = settings.layout.box(sandbox)
@@ -208,7 +213,7 @@ class Midwife:
                 self._furnish_plainly(job, device, source)
         _close(source, held, *trees.values())
         self._hand_job(job)
-        self._expect("closed")
+        self._expect("closed", job["workdir"])
 
     def _furnish_plainly(self, job: dict[str, Any], device: str, source: int | str | None) -> None:
         """Where nothing lies below the top but perhaps a source: the shortest way, for it is gone most often."""
@@ -229,8 +234,11 @@ class Midwife:
         """What lies below the top: of a sandbox that is resumed what did before, else what the job says."""
         layers = Layers(self._settings.layout)
         if job["resume"]:
-            stack = layers.stack(self._id)
-            layers.settle(self._id, stack.layers)
+            with layers.naming():
+                stack = layers.stack(self._id)
+                if stack:
+                    stack = layers.settle(self._id, stack)
+                    layers.set_stack(self._id, stack)
             return stack
         stack = Stack.from_json(job["stack"])
         if stack:
@@ -268,9 +276,12 @@ class Midwife:
             disk.await_release(image)
         return disk.attach(image)
 
-    def _expect(self, word: str) -> None:
+    def _expect(self, word: str, workdir: str = "") -> None:
         try:
             answer, fds = messages.receive(self._control)
+            while workdir and "birth" in answer:
+                tell(self._control, b"b", *self._bear(self._pid, self._uid, workdir))
+                answer, fds = messages.receive(self._control)
         except TimeoutError:
             raise BirthFailed("The sandbox did not come up in time.") from None
         except messages.Ended:
@@ -308,7 +319,6 @@ class Midwife:
             "source": job["source"],
             "permissions": job["permissions"],
             "ignore": job["ignore"],
-            "view": self._view.to_json() if self._view else None,
             "memory": job["memory"],
             "quota": job["quota"],
             "facts": facts,
@@ -317,9 +327,10 @@ class Midwife:
         ours.close()
         theirs.close()
         fds = [self._control.detach(), self._listener.detach(), maker.detach()]
-        if self._view:
-            fds.append(self._view.mask)
-        return born, fds if self._pidfd < 0 else [*fds, self._pidfd]
+        # None, or one: only who has one may be followed by more.
+        nursed = [] if self._pidfd < 0 else [self._pidfd]
+        born["nursed"] = bool(nursed)
+        return born, [*fds, *nursed, *viewpost.pack(self._view)]
 
 
 def _close(*fds: int | str | None) -> None:
@@ -328,13 +339,15 @@ def _close(*fds: int | str | None) -> None:
             os.close(fd)
 
 
-def make(settings: Settings, sandbox: str, job: dict[str, Any], maker: socket.socket, *, nursed: bool) -> Delivery:
+def make(
+    settings: Settings, sandbox: str, job: dict[str, Any], maker: socket.socket, shadows: Shadows, *, nursed: bool
+) -> Delivery:
     """Make a sandbox in the keeper's own process: quicker than a midwife, but its memory is then the keeper's.
 
     Raises:
         BirthFailed, OSError: it could not be made; what was made is the caller's to remove.
     """
-    midwife = Midwife(settings, sandbox, os.getpid())
+    midwife = Midwife(settings, sandbox, os.getpid(), shadows.bear)
     job = limits.plan(job, settings)
     try:
         midwife.start(job, closed=kind_of(job, settings) == "closed", nursed=nursed)
@@ -356,7 +369,7 @@ def park(
     code = 1
     midwife = None
     try:
-        midwife = Midwife(settings, sandbox, os.getppid())
+        midwife = Midwife(settings, sandbox, os.getppid(), lambda *wish: _ask_keeper(keeper, *wish))
         _start_parked(midwife, settings, zygote, closed=closed, nursed=nursed)
         job, fds = messages.receive(zygote)
         zygote.close()
@@ -372,6 +385,12 @@ def park(
         if midwife is not None and not midwife.delivered:
             midwife.abandon()
         os._exit(code)
+
+
+def _ask_keeper(keeper: socket.socket, first: int, uid: int, workdir: str) -> Answer:
+    """What the midwife made would end with her."""
+    messages.send(keeper, {"birth": [first, uid, workdir]})
+    return messages.receive(keeper)
 
 
 def _start_parked(midwife: Midwife, settings: Settings, zygote: socket.socket, *, closed: bool, nursed: bool) -> None:

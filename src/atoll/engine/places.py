@@ -20,6 +20,7 @@ from ..types import PathRule
 from . import disk, idmap, jail, kernel, layout, views
 from .layers import Layers, Stack
 from .settings import BirthFailed, Settings
+from .views import curator
 
 MOUNTED = kernel.MOUNT_ATTR_NOSUID | kernel.MOUNT_ATTR_NODEV
 _PLACES = ("work", "tmp", "home")
@@ -38,9 +39,12 @@ class Rules(NamedTuple):
             return None
         return cls(job["permissions"], tuple(job["ignore"]))
 
-    def matcher(self) -> Matcher:
+    def rules(self) -> tuple[PathRule, ...]:
         """Where there are only ignores, the rest can be written to."""
-        return Matcher((PathRule("**", "write"),) if self.permissions is None else from_json(self.permissions).rules)
+        return (PathRule("**", "write"),) if self.permissions is None else from_json(self.permissions).rules
+
+    def matcher(self) -> Matcher:
+        return Matcher(self.rules())
 
     def ignores(self) -> Ignores | None:
         return Ignores(self.ignore) if self.ignore else None
@@ -114,6 +118,7 @@ class Builder:
         self._layers = Layers(settings.layout)
         self._box = settings.layout.box(ground.sandbox)
         self._names: dict[str, str] = {}
+        self._mapper = idmap.Mapper()
         stage = f"{self._box}/stage"
         with contextlib.suppress(FileExistsError):
             os.mkdir(stage, 0o700)
@@ -125,6 +130,7 @@ class Builder:
         targets = {"work": self._ground.workdir, "tmp": "/tmp", "home": layout.HOME_INSIDE}
         found = {targets[place]: self.tree(place) for place in _PLACES}
         os.chdir("/")
+        self._mapper.close()
         return found
 
     def uppers(self) -> list[str]:
@@ -170,8 +176,7 @@ class Builder:
         if recipe is None or recipe == "D":
             raise Unsupported("Path permissions need overlayfs, which this host does not let atoll mount.")
         if not lowers:
-            tree = views.compile_tree(source, rules.matcher(), rules.ignores())
-            return views.prepare(tree, recipe=recipe)
+            return curator.obtain(self._settings, source, rules.rules(), rules.ignore)
         os.mkdir("merged")
         views.merge(
             source=source, lowers=lowers, target="merged", rootless=self._ground.uid is None, uid=self._ground.uid
@@ -214,7 +219,7 @@ class Builder:
             os.mkdir(shown)
             tree = kernel.open_tree(name, recursive=False)
             # What overlayfs itself makes, such as whiteouts, is root's.
-            idmap.map_mount(tree, {0: 0, views.STRANGER: views.STRANGER, owner: uid})
+            self._mapper.map_mount(tree, {0: 0, views.STRANGER: views.STRANGER, owner: uid})
             kernel.move_mount(tree, shown)
             os.close(tree)
         return shown

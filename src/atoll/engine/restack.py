@@ -12,17 +12,20 @@ import contextlib
 import errno
 import os
 import signal
+import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from . import disk, holders, jail, kernel, layout, places, usage
+from . import cgroups, disk, holders, jail, kernel, layout, parting, places, usage
 from .holding import Hold
-from .layers import MOST, Layers, Stack, copy_base, new_layer, new_top
+from .layers import DISK, MOST, Layers, Stack, copy_base, new_layer, new_top
 from .places import Ground
-from .removal import remove_tree
 from .settings import BirthFailed, Settings
 from .tracing import Strayed
 from .views import View
+
+# How long all processes may take to die, and how long to wait between two looks; in seconds.
+_DEATH, _MOMENT = 5.0, 0.0005
 
 
 class Sandbox(NamedTuple):
@@ -37,6 +40,11 @@ class Sandbox(NamedTuple):
     loop: bool
     rules: places.Rules | None = None
     view: View | None = None
+    group: cgroups.Group | None = None
+
+    def processes(self) -> list[int]:
+        """All that run behind its wall. Contexts that its keeper has made are below no other of them."""
+        return self.group.members() if self.group else usage.descendants(self.first)
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -80,6 +88,8 @@ class Mason:
         self._box = settings.layout.box(sandbox.id)
         self._before = self._layers.stack(sandbox.id)
         self._layer = new_layer()
+        self._forgotten: dict[str, int] = {}
+        self._old: list[int] = []
 
     def work(self) -> tuple[Stack, View | None]:
         """Gives the stack that it stands on now, and the view of its source.
@@ -93,28 +103,47 @@ class Mason:
                 f"This sandbox already stands on {MOST} layers; make a new one of its last snapshot.", "unsupported"
             )
         with self._layers.naming():
+            self._catch_up()
             after = self._plan()
             self._check_name()
             try:
                 self._set_aside(after)
                 view = self._lay(after)
-                self._name(after)
             except BaseException:
                 self._undo(after)
                 raise
-        if self._wish.kind == "replace":
-            self._forget_top()
+            self._name(after)
+            if after.aside:
+                after = self._forget(after)
         return after, view
+
+    def _catch_up(self) -> None:
+        """Finish what somebody was killed over who had written it down and not done it yet."""
+        if self._before and self._wish.kind != "replace" and not self._is_laid(self._before):
+            self._layers.settle(self._sandbox.id, self._before)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{self._box}/{self._before.top}")
+            self._lay(self._before)
+
+    def _is_laid(self, stack: Stack) -> bool:
+        """Whether it stands on these, by the name of the top's scratch directory."""
+        with open(f"/proc/{self._sandbox.first}/mountinfo", encoding="utf-8", errors="replace") as file:
+            return any(f"scratch-tmp-{stack.top}," in line for line in file)
 
     def _check_name(self) -> None:
         if self._wish.name and os.path.lexists(self._layers.snapshot_path(self._wish.name)):
-            raise BirthFailed(f"There is already a snapshot {self._wish.name!r}; delete it first.", "invalid_input")
+            raise self._taken()
+
+    def _taken(self) -> BirthFailed:
+        return BirthFailed(f"There is already a snapshot {self._wish.name!r}; delete it first.", "invalid_input")
 
     def _name(self, after: Stack) -> None:
         if self._wish.name:
-            # Somebody else may have been faster since the check; then the newer one keeps the name.
             manifest = {**self._wish.facts, "name": self._wish.name, "stack": after.to_json()}
-            self._layers.add_snapshot(self._wish.name, manifest)
+            try:
+                self._layers.add_snapshot(self._wish.name, manifest)
+            except FileExistsError:  # somebody else was faster since the check; the sandbox goes on as well on these
+                raise self._taken() from None
 
     def _plan(self) -> Stack:
         top = new_top()
@@ -122,19 +151,19 @@ class Mason:
             if self._wish.stack is None:
                 raise ValueError("nothing to replace it by")
             self._layers.check(self._wish.stack)
-            return self._wish.stack._replace(top=top)
+            return self._wish.stack._replace(top=top, aside=self._layer)
         pushed = self._before.pushed(self._layer, top)
         return pushed._replace(work=()) if self._wish.kind == "discard" else pushed
 
     def _set_aside(self, after: Stack) -> None:
         """The stack first: who is interrupted here has both, and `Layers.settle` finishes it.
 
-        What is to be forgotten is put aside, too, as a layer that nobody names.
+        What is to be forgotten is put aside, too.
         """
         self._layers.make(self._layer, uid=self._sandbox.uid, sandbox=self._sandbox.id, top=self._before.top)
         copy_base(self._box, self._layers.path(self._layer))
         self._layers.set_stack(self._sandbox.id, after)
-        self._layers.settle(self._sandbox.id, (*after.layers, self._layer))
+        self._layers.settle(self._sandbox.id, after)
 
     def _undo(self, after: Stack) -> None:
         """Nothing was laid: what was put aside is the top again."""
@@ -176,7 +205,8 @@ class Mason:
 
     def _exchange(self, trees: dict[str, int]) -> None:
         if self._wish.kind == "replace":
-            _end_all(self._sandbox.first)
+            _end_all(self._sandbox)
+            self._reach_forgotten()
         while True:
             try:
                 return self._exchange_held(trees)
@@ -184,7 +214,7 @@ class Mason:
                 self._refuse_or_end(written.place)
 
     def _exchange_held(self, trees: dict[str, int]) -> None:
-        with Hold(self._sandbox.first) as hold:
+        with Hold(self._sandbox.processes) as hold:
             directories = {pid: path for pid in hold.processes if (path := self._directory(pid)) is not None}
             with jail.inside(self._sandbox.first):
                 self._seal()
@@ -196,7 +226,7 @@ class Mason:
 
     def _refuse_or_end(self, place: str) -> None:
         """Raises BirthFailed, unless those that hold files open shall be ended, and are."""
-        found = holders.writers(self._sandbox.first, place)
+        found = holders.writers(self._sandbox.processes(), place)
         others = [each for each in found if each.outside != self._sandbox.first]
         if not found:
             raise BirthFailed(f"Something in {place} is open to write to, so it cannot be put aside now.", "busy")
@@ -231,38 +261,55 @@ class Mason:
     def _seal(self) -> None:
         """Make the old mounts read-only, all of them or none.
 
+        They stay open until `clean_up`: unmounting one for good waits until all that was written to it is on the disk.
+
         Raises:
             _Written: somebody has a file open to write to.
         """
         sealed: list[int] = []
         try:
             for target in self._sandbox.targets:
-                fd = os.open(target, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-                sealed.append(fd)
-                try:
-                    kernel.mount_setattr(fd, kernel.MOUNT_ATTR_RDONLY, recursive=True)
-                except OSError as error:
-                    for each in sealed[:-1]:
-                        kernel.mount_setattr(each, 0, recursive=True, clear=kernel.MOUNT_ATTR_RDONLY)
-                    if error.errno == errno.EBUSY:
-                        raise _Written(target) from None
-                    raise
-        finally:
-            for fd in sealed:
-                os.close(fd)
+                sealed.append(os.open(target, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+                kernel.mount_setattr(sealed[-1], kernel.MOUNT_ATTR_RDONLY, recursive=True)
+        except OSError as error:
+            for each in sealed[:-1]:
+                kernel.mount_setattr(each, 0, recursive=True, clear=kernel.MOUNT_ATTR_RDONLY)
+            for each in sealed:
+                os.close(each)
+            if error.errno == errno.EBUSY:
+                raise _Written(self._sandbox.targets[len(sealed) - 1]) from None
+            raise
+        self._old += sealed
 
-    def _forget_top(self) -> None:
-        with contextlib.suppress(OSError):  # if it cannot be removed now, it is garbage for later
-            remove_tree(self._layers.path(self._layer))
+    def _reach_forgotten(self) -> None:
+        """Hold on to the disk that is to be forgotten: who lets go of it last waits until it is written."""
+        if self._sandbox.loop:
+            image = f"{self._layers.path(self._layer)}/{DISK}"
+            self._forgotten = parting.reach(self._settings.layout, self._sandbox.id, [image])
+
+    def _forget(self, after: Stack) -> Stack:
+        """Nobody names any more what was put aside for that."""
+        forgotten = after._replace(aside="")
+        self._layers.set_stack(self._sandbox.id, forgotten)
+        for fd in self._forgotten.values():
+            disk.shut_down_at(fd)
+        return forgotten
+
+    def clean_up(self) -> None:
+        """What need not be waited for: let go of what it stood on, and remove what nobody needs any more."""
+        for fd in (*self._forgotten.values(), *self._old):
+            os.close(fd)
+        if self._wish.kind == "replace":
+            self._layers.collect()
 
 
-def _end_all(first: int) -> None:
+def _end_all(sandbox: Sandbox) -> None:
     """Kill every process but the first."""
-    for _ in range(100):
-        inside = [pid for pid in usage.descendants(first) if pid != first and not usage.is_zombie(pid)]
-        if not inside:
-            return
+    deadline = time.monotonic() + _DEATH
+    while inside := [pid for pid in sandbox.processes() if pid != sandbox.first and not usage.is_zombie(pid)]:
         for pid in inside:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-    raise BirthFailed("The sandbox's processes start others faster than they can be ended.", "busy")
+        if time.monotonic() > deadline:
+            raise BirthFailed("The sandbox's processes start others faster than they can be ended.", "busy")
+        time.sleep(_MOMENT)

@@ -13,6 +13,7 @@ import sys
 import time
 
 from . import cgroups, messages
+from .layers import Layers
 from .layout import Layout
 from .removal import remove_tree
 from .settings import ID_PREFIX, Settings, started_at
@@ -86,7 +87,7 @@ def forget(sandbox: str, box: str) -> None:
 
 
 def sweep(settings: Settings) -> None:
-    """Remove every sandbox that nobody keeps."""
+    """Remove every sandbox that nobody keeps, and every layer that nobody needs."""
     places = settings.layout
     # A keeper killed before it had a box leaves its socket.
     sockets = [name for name in os.listdir(places.run) if name.startswith(ID_PREFIX)]
@@ -101,3 +102,7 @@ def sweep(settings: Settings) -> None:
         except OSError as error:
             # The next sweep tries again; the others must not wait for it.
             sys.stderr.write(f"What is left of {name} cannot be removed: {error}.\n")
+    try:
+        Layers(places).collect()
+    except OSError as error:
+        sys.stderr.write(f"A layer that nobody needs cannot be removed: {error}.\n")

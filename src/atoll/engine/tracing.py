@@ -13,7 +13,6 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from . import kernel
@@ -23,6 +22,7 @@ TIMEOUT = 5.0
 _CONT, _DETACH, _SYSCALL, _SEIZE, _INTERRUPT = 7, 17, 24, 0x4206, 0x4207
 _GETREGS, _SETREGS, _GETREGSET, _SETREGSET = 12, 13, 0x4204, 0x4205
 _GETEVENTMSG, _GETSIGMASK, _SETSIGMASK, _GET_RSEQ = 0x4201, 0x420A, 0x420B, 0x420F
+_GET_SYSCALL, _SYSCALL_ENTRY = 0x420E, 1
 TRACE_FORK, TRACE_VFORK, TRACE_CLONE, EXIT_KILL = 2, 4, 8, 0x100000
 _SYSCALLS_ARE_GOOD = 1
 _XSTATE = 0x202
@@ -40,11 +40,11 @@ _NO_CALL = (1 << 64) - 1
 
 # The numbers of x86-64: no other machine is known here.
 CALLS = {
-    "close": 3, "mmap": 9, "munmap": 11, "dup2": 33, "getpid": 39, "clone": 56, "fork": 57, "vfork": 58, "fchdir": 81,
-    "chdir": 80, "umask": 95, "setsid": 112, "setgroups": 116, "setresuid": 117, "setresgid": 119, "capset": 126,
-    "prctl": 157, "setrlimit": 160, "exit": 60, "exit_group": 231, "openat": 257, "set_robust_list": 273, "dup3": 292,
-    "prlimit64": 302, "setns": 308, "seccomp": 317, "rseq": 334, "pidfd_open": 434, "clone3": 435, "close_range": 436,
-    "pidfd_getfd": 438, "landlock_create_ruleset": 444, "landlock_add_rule": 445, "landlock_restrict_self": 446,
+    "write": 1, "close": 3, "mmap": 9, "munmap": 11, "dup2": 33, "getpid": 39, "clone": 56, "fork": 57, "vfork": 58,
+    "wait4": 61, "kill": 62, "chdir": 80, "umask": 95, "setsid": 112, "setgroups": 116, "setresuid": 117,
+    "setresgid": 119, "capset": 126, "prctl": 157, "dup3": 292, "setns": 308, "seccomp": 317, "rseq": 334,
+    "pidfd_open": 434, "close_range": 436, "openat2": 437, "pidfd_getfd": 438, "landlock_create_ruleset": 444,
+    "landlock_add_rule": 445, "landlock_restrict_self": 446,
 }  # fmt: skip
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -75,6 +75,8 @@ class Registers(ctypes.Structure):
     )
 
     r10: int
+    r12: int
+    r13: int
     rax: int
     rdi: int
     rsp: int
@@ -122,6 +124,11 @@ def _ptrace(request: int, task: int, address: int = 0, data: int = 0) -> int:
 _behind: set[int] = set()
 
 
+def leave_behind(task: int) -> None:
+    """Have `settle` look after a task that was told to stop and has not yet."""
+    _behind.add(task)
+
+
 def settle() -> None:
     """Let those go on that have stopped later than anybody waited. Who got `NotStopped` calls this now and then."""
     for task in tuple(_behind):
@@ -137,6 +144,7 @@ def settle() -> None:
 
 
 def let_go(task: int, number: int = 0) -> None:
+    """Detach from a stopped task, whatever became of it."""
     try:
         _ptrace(_DETACH, task, 0, number)
     except OSError:
@@ -198,7 +206,7 @@ class Task:
                 return found
             now = time.monotonic()
             if now > end:
-                _behind.add(self.id)
+                leave_behind(self.id)
                 raise NotStopped(errno.ETIMEDOUT, f"task {self.id} did not stop within {timeout:g} seconds")
             if now > eager:
                 time.sleep(_PAUSE)
@@ -263,6 +271,12 @@ class Task:
             return RestartableSequence(0, 0, 0)  # a kernel before 5.13, or without
         return RestartableSequence(words[0] | words[1] << 32, words[2], words[3])
 
+    def enters(self) -> int | None:
+        """The number of the system call that it is about to make, if it is stopped at the beginning of one."""
+        words = (ctypes.c_uint64 * 12)()
+        _ptrace(_GET_SYSCALL, self.id, ctypes.sizeof(words), ctypes.addressof(words))
+        return int(words[3]) if words[0] & 0xFF == _SYSCALL_ENTRY else None
+
     @property
     def message(self) -> int:
         """What an event stop tells; after a clone the id of the new task."""
@@ -313,11 +327,17 @@ class Task:
         self._await_stop(timeout)
         return made
 
-    def _enter(self, name: str, arguments: tuple[int, ...], timeout: float) -> None:
+    def prepared(self) -> Registers:
+        """Its registers after `begin`, to be sent somewhere else: no system call is restarted with them."""
         if self._saved is None:
             raise ValueError("call begin first")
         wanted = self._saved.copy()
-        wanted.rip, wanted.rax, wanted.orig_rax = self._instruction, CALLS[name], _NO_CALL
+        wanted.orig_rax = _NO_CALL
+        return wanted
+
+    def _enter(self, name: str, arguments: tuple[int, ...], timeout: float) -> None:
+        wanted = self.prepared()
+        wanted.rip, wanted.rax = self._instruction, CALLS[name]
         for register, value in zip(("rdi", "rsi", "rdx", "r10", "r8", "r9"), arguments, strict=False):
             setattr(wanted, register, value & _EVERYTHING)
         self.registers = wanted
@@ -373,6 +393,20 @@ class Task:
             os.kill(self.id, number)
         self._signals.clear()
 
+    def read(self, address: int, size: int) -> bytes:
+        """From its memory.
+
+        Raises:
+            OSError: it has nothing there, or may not read it itself.
+        """
+        buffer = ctypes.create_string_buffer(size)
+        ours, theirs = _Vector(ctypes.addressof(buffer), size), _Vector(address, size)
+        found = _libc.process_vm_readv(self.id, ctypes.byref(ours), 1, ctypes.byref(theirs), 1, 0)
+        if found != size:
+            number = ctypes.get_errno() if found < 0 else errno.EFAULT
+            raise OSError(number, f"memory of {self.id}: {os.strerror(number)}")
+        return buffer.raw
+
     def write(self, address: int, data: bytes) -> None:
         """Into its memory, where it may write itself.
 
@@ -421,121 +455,3 @@ def threads(process: int) -> list[int]:
         return [int(name) for name in os.listdir(f"/proc/{process}/task")]
     except (FileNotFoundError, ProcessLookupError):
         return []
-
-
-_PROT_READ_WRITE, _MAP_PRIVATE_ANONYMOUS = 3, 0x22
-_PAGE = os.sysconf("SC_PAGE_SIZE")
-
-
-def move(task: Task, path: str, timeout: float = TIMEOUT) -> None:
-    data = os.fsencode(path) + b"\0"
-    size = -(-len(data) // _PAGE) * _PAGE
-    task.begin()
-    place = task.call("mmap", 0, size, _PROT_READ_WRITE, _MAP_PRIVATE_ANONYMOUS, -1 & _EVERYTHING, 0, timeout=timeout)
-    try:
-        task.write(place, data)
-        task.call("chdir", place, timeout=timeout)
-    finally:
-        task.call("munmap", place, size, timeout=timeout)
-
-
-def move_directories(
-    processes: Iterable[int],
-    moves: Callable[[int], str | None],
-    thaw: Callable[[], None] = lambda: None,
-    timeout: float = TIMEOUT,
-) -> dict[int, OSError | Strayed]:
-    """Have every thread of some processes change its directory before it makes another step, and go on.
-
-    `moves` is asked with the id of each thread, which is stopped then, and says where it goes; None where it stays.
-    A thread that shares its directory with one that has moved is asked too. If the processes are frozen, `thaw` lets
-    them go, once all have been told to stop. Gives what went wrong, by thread; who has ended is left out.
-
-    Raises:
-        OSError: `thaw` did; all go on.
-    """
-    failed: dict[int, OSError | Strayed] = {}
-    waiting = _interrupted(processes, failed)
-    end = time.monotonic() + timeout
-    try:
-        thaw()
-    finally:
-        while waiting and time.monotonic() < end:
-            stopped = [task for task in waiting.values() if _has_stopped(task)]
-            for task in stopped:
-                del waiting[task.id]
-                _move(task, moves, failed, timeout)
-            if not stopped:
-                time.sleep(_PAUSE)
-        for task in waiting.values():
-            _behind.add(task.id)
-            failed[task.id] = NotStopped(errno.ETIMEDOUT, f"task {task.id} did not stop within {timeout:g} seconds")
-    return failed
-
-
-def change_directory(process: int, path: str, timeout: float = TIMEOUT) -> None:
-    """Have a process go on in another directory; it does not notice.
-
-    Raises:
-        TaskEnded: it is gone.
-        OSError: it cannot be traced, or cannot go there.
-        Strayed: it is hostile, and cannot be made to.
-    """
-    if not threads(process):
-        raise TaskEnded(errno.ESRCH, f"process {process} is gone")
-    for error in move_directories([process], lambda _task: path, timeout=timeout).values():
-        raise error
-
-
-def _interrupted(processes: Iterable[int], failed: dict[int, OSError | Strayed]) -> dict[int, Task]:
-    found: dict[int, Task] = {}
-    for process in processes:
-        # Once more until nobody is new: a thread may start others before it is told to stop.
-        while new := [task for task in threads(process) if task not in found and task not in failed]:
-            for each in new:
-                try:
-                    task = Task(each)
-                    task.interrupt()
-                    found[each] = task
-                except TaskEnded:
-                    continue
-                except OSError as error:
-                    if not _is_dead(each):
-                        failed[each] = error
-            if all(_is_dead(task) for task in new):
-                break
-    return found
-
-
-def _is_dead(task: int) -> bool:
-    try:
-        with open(f"/proc/{task}/stat", "rb") as file:
-            return file.read().rpartition(b") ")[2][:1] in b"ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-
-
-def _has_stopped(task: Task) -> bool:
-    try:
-        task.first = task.stopped_now()
-    except TaskEnded:
-        return True  # what is tried with it then says so
-    return task.first is not None
-
-
-def _move(task: Task, moves: Callable[[int], str | None], failed: dict[int, OSError | Strayed], timeout: float) -> None:
-    try:
-        if task.first is not None:
-            task.halt(task.first, timeout)
-        try:
-            path = moves(task.id)
-            if path is not None:
-                move(task, path, timeout)
-        finally:
-            task.release(timeout)
-    except TaskEnded:
-        return
-    except (OSError, Strayed) as error:
-        failed[task.id] = error
-        if isinstance(error, Strayed):
-            let_go(task.id)

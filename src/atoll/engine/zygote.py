@@ -21,7 +21,21 @@ from typing import Any
 from ..errors import Unsupported
 from ..guest import borrowed
 from ..guest.contextprocess import find_own_modules
-from . import cgroups, disk, kernel, landlock, layout, messages, rootfs, seccomp, stem, sweep, threshold, views
+from . import (
+    cgroups,
+    disk,
+    kernel,
+    landlock,
+    layout,
+    messages,
+    rootfs,
+    seccomp,
+    stem,
+    sweep,
+    threshold,
+    tracing,
+    views,
+)
 from .midwife import kind_of
 from .nursery import open_nursery
 from .rehearsal import rehearse
@@ -373,6 +387,7 @@ def prepare(home: str, tag: str, environment: str = "") -> Settings:
         resolver=servers,
         has_loop=not rootless and disk.available(),
         recipe=_recipe(rootless),
+        live=not rootless and hierarchy is not None and tracing.available(),
         environment=environment,
     )
 

@@ -11,7 +11,8 @@ from ..wire.frames import DATA, STDERR, STDOUT, Frame
 from . import languages
 from .cellrun import Cell, CellRun, ticks
 from .channel import Channel, Operation
-from .contextlink import ContextLink, ContextSettings, Listener
+from .contextlink import ContextLink, Listener
+from .contextstart import ContextSettings
 from .endings import death
 from .lanes import MAX_LANES, Lane, Lanes
 from .machine import Machine

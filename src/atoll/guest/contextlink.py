@@ -6,36 +6,21 @@ import signal
 import socket
 import sys
 from collections import deque
-from typing import Callable, Deque, Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Callable, Deque, Iterable, NamedTuple, Optional, Tuple
 
 from ..wire.frames import CALL, DATA, END, EVENT, HEADER, OPEN, STDERR, STDOUT, BadFrame, Frame, encode
 from . import packets
-from .contextprocess import Ends, become_context
-from .descriptors import close_all, pipe
+from .contextstart import ContextSettings, Started, start
 from .killing import send
 from .loop import IN, OUT, Callback
 from .machine import Machine
+from .marks import mark_of
 from .packets import GO, LANE, PACKET, SETTLED, SKIP
 from .pipes import Source
-from .refusal import no_process_left
-from .shared import Shared
 
 _MESSAGES = (EVENT, END)
 _AT_ONCE = 64
 _MOST_UNSENT = 4096
-
-
-class ContextSettings(NamedTuple):
-    """What a context is made with. Its process may be made more than once.
-
-    `frozen` is the file with the variables that its first process brings back, if there is one.
-    """
-
-    name: str = "main"
-    language: str = "python"
-    cwd: str = "."
-    env: Dict[str, str] = {}  # noqa: RUF012  # never changed
-    frozen: str = ""
 
 
 class Listener(NamedTuple):
@@ -57,16 +42,20 @@ class Listener(NamedTuple):
 
 
 class ContextLink:
-    """Forks a context when it is made. Raises Refused when the sandbox has no process left."""
+    """Starts a context when it is made, unless one is given. Raises Refused when the sandbox has no process left."""
 
     takes_lanes = True
 
-    def __init__(self, machine: Machine, listener: Listener, settings: ContextSettings) -> None:
-        self.mark = machine.marks.issue()
-        self.shared = Shared()
+    def __init__(
+        self, machine: Machine, listener: Listener, settings: ContextSettings, started: Optional[Started] = None
+    ) -> None:
+        # One that was brought has had the newest mark when it was.
+        self.mark = machine.marks.issue() if started is None else mark_of(started.pid)
+        if started is None:
+            started = start(machine, settings)
+        self.shared = started.shared
         self._loop = machine.loop
         self._listener = listener
-        self._settings = settings
         self._assembler = packets.Assembler()
         self._unsent: Deque[Tuple[bytes, Callback]] = deque()
         self._reading = self._writing = False
@@ -75,33 +64,10 @@ class ContextLink:
         self.reason = ""
         self.settling = False
         self._closed = False
-        self._sock, self.pid, outputs = self._fork(machine)
-        machine.reaper.watch(self.pid, self._exited)
-        self._sources = [self._source(fd, stream) for fd, stream in zip(outputs, (STDOUT, STDERR))]
+        self._sock, self.pid = started.sock, started.pid
+        started.watch(self._exited)
+        self._sources = [self._source(fd, stream) for fd, stream in zip(started.outputs, (STDOUT, STDERR))]
         self._watch()
-
-    def _fork(self, machine: Machine) -> Tuple[socket.socket, int, Tuple[int, int]]:
-        """The guest's end of the socket, the pid, and the guest's ends of the pipes."""
-        machine.enter(self._settings.cwd)
-        ours, theirs = packets.pair()
-        made: List[int] = []
-        try:
-            ours.setblocking(False)
-            stdout_end, stdout = pipe(made)
-            stderr_end, stderr = pipe(made)
-            pid = machine.victims.fork()
-        except OSError as error:
-            close_all(made)
-            ours.close()
-            raise no_process_left() from error
-        else:
-            if pid == 0:
-                ends = Ends(theirs, machine.devnull, stdout, stderr, (stdout_end, stderr_end), self.shared)
-                become_context(machine.config, self._settings.env, ends, self._settings.frozen)
-        finally:
-            theirs.close()
-        close_all([stdout, stderr])
-        return ours, pid, (stdout_end, stderr_end)
 
     def _source(self, fd: int, stream: int) -> Source:
         listener = self._listener

@@ -15,9 +15,11 @@ import time
 import traceback
 from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Tuple
 
+from . import contextbrief
 from .awakening import Memory
 from .cells import Service
 from .config import Config
+from .machine import undo_inherited_signals
 from .ports import Reception
 from .shared import Shared
 
@@ -62,6 +64,22 @@ def become_context(config: Config, env: Dict[str, str], ends: Ends, frozen: str 
         Service(Reception(ends.wire), ends.shared, ends.taps, memory).run()
     except BaseException:  # noqa: BLE001  # it must not unwind into the guest's code
         traceback.print_exc(file=sys.stderr)
+    finally:
+        os._exit(_BROKEN)
+
+
+def be_born(wire: int, taps: Tuple[int, int], page: int) -> NoReturn:
+    """In a process that the keeper has made, behind its wall: be told by the guest what to be, and become it."""
+    try:
+        undo_inherited_signals()
+        sock = socket.socket(fileno=wire)
+        shared = Shared(page)
+        os.close(page)
+        brief, directory = contextbrief.receive(sock)
+        os.fchdir(directory)
+        os.close(directory)
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        become_context(brief.config, brief.env, Ends(sock, null, 1, 2, taps, shared), brief.frozen)
     finally:
         os._exit(_BROKEN)
 

@@ -9,7 +9,7 @@ from .arguments import Arguments
 from .cellrun import Cell
 from .channel import Channel, Operation
 from .context import Context, Stop
-from .contextlink import ContextSettings
+from .contextstart import ContextSettings
 from .lasting import Standing
 from .machine import Machine
 from .refusal import BUSY, INVALID_INPUT, UNSUPPORTED, Refused, invalid

@@ -6,7 +6,8 @@ import os
 from typing import Any, Callable, Dict
 
 from . import toolchains
-from .contextlink import ContextLink, ContextSettings, Listener
+from .contextlink import ContextLink, Listener
+from .contextstart import ContextSettings
 from .machine import Machine
 from .programdriver import DriverLink, KernelLink, driver_text
 from .programfile import FileLink

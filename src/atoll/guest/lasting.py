@@ -11,7 +11,7 @@ import os
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from .arguments import Arguments
-from .contextlink import ContextSettings
+from .contextstart import ContextSettings
 from .refusal import BUSY, Refused, from_os_error, invalid
 
 _LIST = "contexts.json"

@@ -6,6 +6,7 @@ import os
 import signal
 from typing import Optional
 
+from .births import Births
 from .config import Config
 from .killing import Killer
 from .loop import Loop
@@ -24,6 +25,7 @@ class Machine:
         self.marks = Marks()
         self.killer = Killer(self.loop, self.marks)
         self.victims = Victims(score, kills)
+        self.births: Optional[Births] = None
         self.root = Root(config.root, config.workdir)
         self.devnull = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
 

@@ -15,7 +15,8 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..wire.frames import DATA, END, EVENT, HEADER, STDERR, BadFrame, Frame
 from . import packets
-from .contextlink import ContextSettings, Listener
+from .contextlink import Listener
+from .contextstart import ContextSettings
 from .descriptors import close_all, pipe
 from .loop import IN
 from .machine import Machine

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, List, Optional
 
-from .contextlink import ContextSettings, Listener
+from .contextlink import Listener
+from .contextstart import ContextSettings
 from .descriptors import close_all
 from .machine import Machine
 from .programlink import ProgramLink

@@ -12,7 +12,8 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from ..wire.frames import END, STDERR, STDOUT, Frame
 from . import spawn
 from .arguments import encoded
-from .contextlink import ContextSettings, Listener
+from .contextlink import Listener
+from .contextstart import ContextSettings
 from .descriptors import close_all, pipe
 from .killing import send
 from .loop import Callback

@@ -13,7 +13,8 @@ import signal
 from typing import Any, Dict, List, Optional
 
 from .arguments import encoded
-from .contextlink import ContextSettings, Listener
+from .contextlink import Listener
+from .contextstart import ContextSettings
 from .descriptors import close_all, pipe
 from .killing import send
 from .loop import Timer

@@ -11,6 +11,8 @@ Exited = Callable[[int], None]
 class Reaper:
     def __init__(self) -> None:
         self._watched: Dict[int, Exited] = {}
+        self.others: Callable[[], None] = _nothing
+        """Tells of the ends of those who are not the guest's children."""
 
     def watch(self, pid: int, exited: Exited) -> None:
         """Call back with the wait status, once."""
@@ -22,6 +24,7 @@ class Reaper:
 
     def reap(self) -> None:
         """After every SIGCHLD: many exits may hide behind one signal."""
+        self.others()
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -39,3 +42,7 @@ def exit_code(status: int) -> int:
     if os.WIFSIGNALED(status):
         return 128 + os.WTERMSIG(status)
     return os.WEXITSTATUS(status)
+
+
+def _nothing() -> None:
+    pass

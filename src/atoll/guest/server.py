@@ -6,20 +6,21 @@ is out of reach.
 
 from __future__ import annotations
 
-import array
 import json
 import os
 import signal
 import socket
-from typing import Any, Callable, Dict, List, Optional, Set
+from typing import Any, Callable, Dict, Optional, Set
 
 from . import files, removal, search, transfer, trees, watch
 from .arguments import Arguments
+from .births import Births
 from .channel import Channel, Connection, Operation
 from .commands import Commands
 from .config import Config
 from .contexts import Contexts
 from .jobs import Job, Steps
+from .keeperline import DEATH, ENVIRONMENT, NEW_CLIENT, KeeperLine, Order
 from .lasting import Lasting
 from .loop import IN, Callback, Signals
 from .machine import Machine, undo_inherited_signals
@@ -27,8 +28,6 @@ from .paths import Root
 from .refusal import invalid
 from .sessions import Sessions
 
-NEW_CLIENT, ENVIRONMENT = b"c", b"e"
-MAX_CONTROL = 1 << 17
 # How long after its first client a guest keeps a context that was made ahead and not used.
 PREPARED_SECONDS = 2.0
 
@@ -45,15 +44,25 @@ class Server:
             Its end is the end of the sandbox.
         score: this process's oom_score_adj, opened to read and write, if what it starts is to be killed first.
         kills: a file of the control group that counts whom the kernel killed for memory, if it can be read.
+        births: whether the keeper makes the processes of Python contexts.
     """
 
     def __init__(
-        self, control: socket.socket, config: Config, score: Optional[int] = None, kills: Optional[int] = None
+        self,
+        control: socket.socket,
+        config: Config,
+        score: Optional[int] = None,
+        kills: Optional[int] = None,
+        *,
+        births: bool = False,
     ) -> None:
         os.umask(0o022)
         undo_inherited_signals()
-        self._control = control
+        self._line = KeeperLine(control)
         self._machine = machine = Machine(config, score, kills)
+        if births:
+            machine.births = Births(self._line, self._heed_soon)
+            machine.reaper.others = machine.births.look
         self._commands = Commands(machine)
         self._contexts = Contexts(machine)
         self._sessions = Sessions(machine)
@@ -63,7 +72,7 @@ class Server:
         self._had_client = False
         self._operations = self._table(machine.root)
         Signals(machine.loop, self._signal_handlers())
-        machine.loop.watch(control.fileno(), IN, self._hear_keeper)
+        machine.loop.watch(self._line.fileno(), IN, self._hear_keeper)
 
     def prefork_context(self) -> None:
         """Make the process of the context "main" ahead of its first cell."""
@@ -156,32 +165,24 @@ class Server:
             raise invalid("This guest knows no operation %.50r." % (name,))
         return start(channel, request)
 
-    def _hear_keeper(self, _mask: int) -> None:
-        """One message: on a socket that does not keep them apart that is a single byte."""
-        descriptors = array.array("i")
-        size = MAX_CONTROL if self._control.type == socket.SOCK_SEQPACKET else 1
-        try:
-            message, ancillary, _, _ = self._control.recvmsg(
-                size, socket.CMSG_SPACE(descriptors.itemsize), socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT
-            )
-        except BlockingIOError:
-            return
-        except OSError:
-            message, ancillary = b"", []
-        for level, kind, data in ancillary:
-            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
-        self._obey(message[:1], message[1:], descriptors.tolist())
+    def _hear_keeper(self, _mask: int = 0) -> None:
+        for order in self._line.orders():
+            self._obey(order)
 
-    def _obey(self, order: bytes, rest: bytes, descriptors: List[int]) -> None:
-        if not order:
+    def _heed_soon(self) -> None:
+        self._machine.loop.soon(self._hear_keeper)
+
+    def _obey(self, order: Order) -> None:
+        if not order.kind:
             self._machine.loop.stop()
-        elif order == ENVIRONMENT:
-            self._machine.config = self._machine.config._replace(env=json.loads(rest))
+        elif order.kind == ENVIRONMENT:
+            self._machine.config = self._machine.config._replace(env=json.loads(order.rest))
             self._commands.use_environment()
             self._contexts.discard_unused()
-        for fd in descriptors:
-            if order == NEW_CLIENT:
+        elif order.kind == DEATH and self._machine.births is not None:
+            self._machine.births.died(order.rest)
+        for fd in order.descriptors:
+            if order.kind == NEW_CLIENT:
                 self._welcome(socket.socket(fileno=fd))
             else:
                 os.close(fd)

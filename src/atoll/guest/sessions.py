@@ -10,7 +10,7 @@ from .arguments import Arguments
 from .cellrun import Cell
 from .channel import Channel, Operation
 from .context import Context
-from .contextlink import ContextSettings
+from .contextstart import ContextSettings
 from .machine import Machine
 from .reaper import exit_code
 from .refusal import BUSY, SESSION_ENDED, Refused, invalid

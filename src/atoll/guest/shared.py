@@ -36,11 +36,14 @@ class Begun(NamedTuple):
     since: float
 
 
-class Shared:
-    """Made by the guest before it forks the context."""
+SIZE = _HEAD + RING
 
-    def __init__(self) -> None:
-        self.page = mmap(-1, _HEAD + RING)
+
+class Shared:
+    """Made by the guest before it forks the context; or by somebody else, as a file that both map."""
+
+    def __init__(self, fd: int = -1) -> None:
+        self.page = mmap(fd, SIZE)
 
     @property
     def running(self) -> bool:

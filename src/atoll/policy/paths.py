@@ -69,3 +69,14 @@ def workspace_path(path: object, what: str = "workdir") -> str:
     if clean == "/" or clean.startswith(tuple(tree + "/" for tree in _KERNEL_TREES)) or clean in _KERNEL_TREES:
         raise InvalidPath(f"{what} is {clean!r}, where no workspace can be; choose a directory such as '/workspace'.")
     return clean
+
+
+def in_workspace(path: str, workdir: str) -> str:
+    """A path inside the sandbox as audits write it: relative to the workspace, or absolute where it is not in it.
+
+    Symbolic links are not looked at.
+    """
+    whole = os.path.normpath(os.path.join(workdir, path))
+    if whole == workdir:
+        return ""
+    return whole[len(workdir) + 1 :] if whole.startswith(f"{workdir}/") else whole

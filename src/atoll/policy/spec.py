@@ -7,15 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..errors import InvalidInput, Unsupported
-from ..types import Resources, Spec
+from ..types import Permissions, Resources, Spec
 from .codebases import check_codebase
 from .env import check_env
-from .ignores import check_ignore
 from .labels import check_labels
 from .limits import check_lifetime, check_resources, check_timeout
 from .names import check_name
 from .paths import host_path, workspace_path
-from .permissions import check_permissions, from_json as permissions_from_json, to_json as permissions_to_json
 from .requirements import check_requirements
 from .text import shown
 
@@ -64,8 +62,8 @@ def make_spec(
         workdir=workspace_path(workdir),
         strict=strict,
         packages=check_requirements(packages),
-        permissions=check_permissions(permissions),
-        ignore=check_ignore(ignore),
+        permissions=_permissions(permissions),
+        ignore=_ignore(ignore),
         codebase=None if codebase is None else check_codebase(codebase),
         snapshot=None if snapshot is None else check_name(snapshot, "snapshot"),
     )
@@ -77,7 +75,10 @@ def spec_to_json(spec: Spec) -> dict[str, Any]:
     value["resources"] = spec.resources._asdict()
     value["env"] = dict(spec.env)
     value["labels"] = dict(spec.labels)
-    value["permissions"] = None if spec.permissions is None else permissions_to_json(spec.permissions)
+    if spec.permissions is not None:
+        from .permissions import to_json
+
+        value["permissions"] = to_json(spec.permissions)
     return value
 
 
@@ -96,8 +97,11 @@ def spec_from_json(value: object) -> Spec:
         raise InvalidInput(
             f"A stored spec has the field {shown(unknown[0])}, which this version of atoll does not know."
         )
-    stored = value.get("permissions")
-    return make_spec(**{**value, "permissions": None if stored is None else permissions_from_json(stored)})
+    if value.get("permissions") is not None:
+        from .permissions import from_json
+
+        value = {**value, "permissions": from_json(value["permissions"])}
+    return make_spec(**value)
 
 
 def _check_source(source: object, codebase: object, snapshot: object, **about: object) -> None:
@@ -107,6 +111,23 @@ def _check_source(source: object, codebase: object, snapshot: object, **about: o
     for name, value in about.items():
         if value is not None and value not in ((), []) and source is codebase is snapshot is None:
             raise InvalidInput(f"{name}= is about the files of a source; give source= or codebase= too.")
+
+
+# Most sandboxes have no rules, and should not wait for their modules.
+def _permissions(value: object) -> Permissions | None:
+    if value is None:
+        return None
+    from .permissions import check_permissions
+
+    return check_permissions(value)
+
+
+def _ignore(value: object) -> tuple[str, ...]:
+    if value == ():
+        return ()
+    from .ignores import check_ignore
+
+    return check_ignore(value)
 
 
 def _network(network: object) -> str:

@@ -11,7 +11,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Self
 
 from .content import link_content, read_content
@@ -25,6 +25,11 @@ _VERSION = 1
 # A change within one tick of the clock leaves no trace in a time stamp. What was changed so shortly before it was
 # looked at may be changed again unseen; only its digest tells.
 _TICK = 20_000_000
+# So far may a time stamp be behind the clock.
+_COARSE = 5_000_000
+_NEVER = 1 << 63
+# No file has this size: whatever is there now, it is not as it was.
+_MOVED_ON = -1
 
 
 class Record(NamedTuple):
@@ -76,9 +81,14 @@ def record_of(found: os.stat_result, digest: str | None = None) -> Record:
     )
 
 
-def record_base(source: str, target: str, levels: Levels | None, ignores: Ignores | None) -> None:
+def record_base(
+    source: str, target: str, levels: Levels | None, ignores: Ignores | None, started: int | None = None
+) -> None:
     """Write down what is in `source`: first what `stat` says of every path that a sandbox sees, then the digests of the
     files that it can write to, as far as nobody changes them meanwhile. Reads gigabytes; run it in the background.
+
+    `started` is when the sandbox began to see it, in nanoseconds of the clock. What has changed since then, before it
+    was looked at here, is not what the sandbox has seen: nothing is known of that but that it has moved on.
 
     Raises:
         OSError: the source cannot be read, or the record cannot be written.
@@ -89,16 +99,26 @@ def record_base(source: str, target: str, levels: Levels | None, ignores: Ignore
         with Tree(root, one_mount=True) as tree, _Writer(target) as writer:
             writer.add(["atoll-base", _VERSION])
             writable: list[tuple[str, Record]] = []
-            for path, record in _records(tree, judge):
+            latest = _NEVER if started is None else started - _COARSE
+            complete = os.fstat(root).st_ctime_ns < latest
+            for path, seen, changed in _records(tree, judge):
+                is_late = changed >= latest
+                record = seen._replace(size=_MOVED_ON, ctime_ns=0, digest=None) if is_late else seen
+                complete = complete and not (is_late and record.type == "directory")
                 writer.add(["s", path, *record])
-                if record.type == "file" and record.size <= _LARGEST_FILE and judge.level(path, False) == "write":
+                if not is_late and _is_worth_reading(record) and judge.level(path, False) == "write":
                     writable.append((path, record))
-            writer.add(["all"])
+            if complete:
+                writer.add(["all"])
             writer.flush()
             for path, digest in _digests(tree, writable):
                 writer.add(["d", path, digest])
     finally:
         os.close(root)
+
+
+def _is_worth_reading(record: Record) -> bool:
+    return record.type == "file" and record.size <= _LARGEST_FILE
 
 
 class _Writer:
@@ -141,8 +161,8 @@ def _line(values: list[object]) -> bytes:
     return json.dumps(values, separators=(",", ":")).encode("ascii") + b"\n"
 
 
-def _records(tree: Tree, judge: Judge) -> Iterator[tuple[str, Record]]:
-    """Every path that can be seen. A directory may be hidden and hold something that is not."""
+def _records(tree: Tree, judge: Judge) -> Iterator[tuple[str, Record, int]]:
+    """Every path that can be seen, and when it changed last. A directory may be hidden and hold what is not."""
     waiting = [""]
     while waiting:
         above = waiting.pop()
@@ -159,7 +179,7 @@ def _records(tree: Tree, judge: Judge) -> Iterator[tuple[str, Record]]:
             if directory and not judge.is_reserved(path) and not judge.is_ignored(path, True) and not is_too_deep(path):
                 waiting.append(path)
             if directory or judge.seen(path, directory) != "none":
-                yield path, _examined(tree, path, found)
+                yield path, _examined(tree, path, found), found.st_ctime_ns
 
 
 def _examined(tree: Tree, path: str, found: os.stat_result) -> Record:
@@ -197,6 +217,15 @@ def _digests(tree: Tree, writable: list[tuple[str, Record]]) -> Iterator[tuple[s
 def _is_unchanged(record: Record, found: os.stat_result) -> bool:
     now = record_of(found)
     return record[:4] == now[:4] and record.inode == now.inode and record.ctime_ns in (0, now.ctime_ns)
+
+
+def write_base(target: str, records: Iterable[tuple[str, Record]]) -> None:
+    """Write down what somebody knows otherwise of a source at the start: all of it. Raises OSError."""
+    with _Writer(target) as writer:
+        writer.add(["atoll-base", _VERSION, 0, 0])
+        for path, record in records:
+            writer.add(["s", path, *record])
+        writer.add(["all"])
 
 
 def append_applied(base: str, entries: list[tuple[str, Record | None]]) -> None:

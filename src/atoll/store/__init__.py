@@ -9,7 +9,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .. import procid
@@ -17,7 +17,8 @@ from ..errors import InvalidInput, SandboxNotFound, StoreError
 from ..home import state_dir
 from ..policy.labels import labels_match
 from ..policy.spec import spec_to_json
-from ..types import Handle, Spec, Status
+from ..types import Denial, Handle, Spec, Status
+from . import denials
 from .database import Database
 from .rows import INSERT, MIGRATIONS, SELECT, Row, decode, decode_matching, dump, encode, maker, matching
 
@@ -177,6 +178,21 @@ class Store:
         """Give up a reservation, so that the next caller may make the sandbox. Doing so twice is harmless."""
         with self._db.transaction() as db:
             _drop_reservation(db, reservation)
+
+    def note_denials(self, id: str, refused: Sequence[Denial]) -> None:
+        """Keep what was refused to a sandbox, for as long as it is registered."""
+        denials.add(self._db, id, refused)
+
+    def denials(self, id: str, since: float = 0.0) -> tuple[list[Denial], int]:
+        """What was refused to it since a moment, oldest first, and how many of all are kept no more.
+
+        Raises:
+            SandboxNotFound: it is not registered.
+        """
+        found = denials.find(self._db, id, since)
+        if found is None:
+            raise _not_found(id)
+        return found
 
     def _update(self, sql: str, values: tuple[Any, ...]) -> None:
         if not self._db.write(sql, values):

@@ -11,6 +11,7 @@ from ..errors import StoreError
 from ..policy.labels import labels_match
 from ..policy.spec import spec_from_json, spec_to_json
 from ..types import Handle, Spec, Status
+from . import denials
 
 # A row whose spec is NULL is a reservation and no sandbox yet.
 # A new field of Spec needs a new migration, so that an older atoll refuses the file and does not misread it.
@@ -22,6 +23,7 @@ MIGRATIONS = (
             maker_pid INTEGER, maker_started INTEGER, maker_boot TEXT)""",
     ),
     (),  # Spec.packages
+    denials.MIGRATION,
 )
 
 SELECT = """SELECT id, driver, status, labels, spec, handle, created, expires, maker_pid, maker_started, maker_boot

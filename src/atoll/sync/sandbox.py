@@ -14,6 +14,7 @@ from ..client.running import Callback
 from ..io import BlockingIO, drive
 from ..sandbox import AsyncSandbox
 from ..types import Completed, ContextInfo, Execution, Info, PermissionsLike, ProcessInfo, Resources, Status
+from .auditing import Audited
 from .docs import documented_by
 from .lifetime import Lifetime
 from .review import Review
@@ -31,7 +32,7 @@ if TYPE_CHECKING:  # what a first `run` does not need is imported by whoever nee
 
 
 @documented_by(AsyncSandbox)
-class Sandbox(Lifetime, Review, Timeline):
+class Sandbox(Lifetime, Review, Timeline, Audited):
     """A sandbox. It lives until `destroy`, its lifetime, or the end of its `with` block.
 
     It outlives the process that made it: `Sandbox.connect(id)` finds it again. Safe to use from many threads

@@ -27,6 +27,10 @@ MEANINGS = {
     Capability.STOP: "`stop` and `resume`, with the files kept",
     Capability.METRICS: "`metrics`",
     Capability.PACKAGES: "`packages=` and `install`: Python packages",
+    Capability.PERMISSIONS: "`permissions=`, `ignore=` and `set_permissions`: rules about paths",
+    Capability.REVIEW: "`diff`, `apply` and `discard`, and `codebase=`: the gate to the source",
+    Capability.SNAPSHOT: "`snapshot`, `rollback` and `snapshot=`",
+    Capability.FORK: "`fork`: twins with files and variables",
 }
 
 _HEAD = """# What the conformance suite checks

@@ -12,12 +12,14 @@ from .checks.contexts import ContextChecks
 from .checks.errors import ErrorChecks
 from .checks.families import FamilyChecks
 from .checks.files import FileChecks
+from .checks.history import HistoryChecks
 from .checks.lasting import LastingChecks
 from .checks.lifecycle import LifecycleChecks
 from .checks.limits import LimitChecks
 from .checks.names import NameChecks
 from .checks.output import OutputChecks
 from .checks.packages import PackageChecks
+from .checks.permissions import PermissionChecks
 from .checks.policy import PolicyChecks
 from .checks.processes import ProcessChecks
 from .checks.refusals import RefusalChecks
@@ -49,6 +51,8 @@ class DriverConformance(
     SessionChecks,
     PackageChecks,
     PolicyChecks,
+    PermissionChecks,
+    HistoryChecks,
     LimitChecks,
     ErrorChecks,
     RefusalChecks,

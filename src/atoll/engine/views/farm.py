@@ -26,6 +26,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NODES = {"fifo": stat.S_IFIFO, "socket": stat.S_IFSOCK}
+_STATE = ("user.overlay.", "trusted.overlay.")
 _NO_LINK = (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP)
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV, errno.ENXIO)
 
@@ -110,7 +111,7 @@ class _Planter:
             os.symlink(looks.link_target(entry), entry.name, dir_fd=place)
             self._dress(entry, place, looks.Look(0, owned=entry.level == "write"))
         elif entry.kind != "file":
-            look = looks.of_entry(entry.level, entry.status.st_mode)
+            look = looks.of_entry(entry.level, entry.shown.st_mode)
             os.mknod(entry.name, _NODES[entry.kind] | look.mode, dir_fd=place)
             self._dress(entry, place, look)
         elif entry.level == "view":
@@ -128,9 +129,9 @@ class _Planter:
                 return False
             return error.errno in _GONE
         status = os.stat(entry.name, dir_fd=place, follow_symlinks=False)
-        if _same(status, entry.status):
+        if _same(status, entry.shown) and not _misleads(f"/proc/self/fd/{place}/{entry.name}"):
             return True
-        # Not what was judged.
+        # Not what was judged, or more than that.
         os.unlink(entry.name, dir_fd=place)
         return not stat.S_ISREG(status.st_mode)
 
@@ -153,17 +154,17 @@ class _Planter:
 
     def _make(self, entry: Entry, reader: int, place: int) -> None:
         """A file with what `reader` has, or for -1 a hole of the right size."""
-        look = looks.of_entry(entry.level, entry.status.st_mode)
+        look = looks.of_entry(entry.level, entry.shown.st_mode)
         fd = os.open(entry.name, _NEW, look.mode, dir_fd=place)
         try:
             if reader < 0:
-                os.ftruncate(fd, entry.status.st_size)
+                os.ftruncate(fd, entry.shown.st_size)
             else:
                 disk.copy_content(reader, fd)
             if self._users is not None:
                 owner = self._users.sandbox if look.owned else self._users.stranger
                 os.fchown(fd, owner, owner)
-            os.utime(fd, ns=(entry.status.st_atime_ns, entry.status.st_mtime_ns))
+            os.utime(fd, ns=(entry.shown.st_atime_ns, entry.shown.st_mtime_ns))
         finally:
             os.close(fd)
 
@@ -171,11 +172,11 @@ class _Planter:
         if self._users is not None:
             owner = self._users.sandbox if look.owned else self._users.stranger
             os.chown(entry.name, owner, owner, dir_fd=place, follow_symlinks=False)
-        times = (entry.status.st_atime_ns, entry.status.st_mtime_ns)
+        times = (entry.shown.st_atime_ns, entry.shown.st_mtime_ns)
         os.utime(entry.name, ns=times, dir_fd=place, follow_symlinks=False)
 
     def _finish(self, directory: Directory, place: int) -> None:
-        look = looks.of_directory(directory)
+        look = looks.of_directory(directory, divided=self._users is not None)
         fd = os.open(directory.path or ".", _OPEN, dir_fd=place)
         try:
             if self._users is not None:
@@ -190,12 +191,17 @@ class _Planter:
 
 def _is_safe(entry: Entry, users: Users) -> bool:
     """Whether the sandbox may do with the source's own file what its level says, and nothing else."""
-    status = entry.status
+    status = entry.shown
     mode = status.st_mode
     runs = bool(mode & stat.S_IXOTH) == bool(mode & 0o111)
     closed = not mode & (stat.S_IWOTH | stat.S_IWGRP | stat.S_ISUID | stat.S_ISGID)
-    foreign = status.st_uid != users.sandbox and status.st_gid != users.sandbox
+    foreign = users.sandbox not in (status.st_uid, status.st_gid)
     return entry.level == "read" and bool(mode & stat.S_IROTH) and runs and closed and foreign
+
+
+def _misleads(path: str) -> bool:
+    """Whether overlayfs would read something into the attributes of a file of the source."""
+    return any(name.startswith(_STATE) for name in os.listxattr(path, follow_symlinks=False))
 
 
 def _same(one: os.stat_result, other: os.stat_result) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...errors import Unsupported
@@ -16,7 +16,7 @@ from .view import STRANGER, View
 _FLAGS = kernel.MS_NOSUID | kernel.MS_NODEV
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 # Nothing that is found in a layer leads to another path, and a directory of a lower layer cannot be renamed (EXDEV).
-_NO_REDIRECTS = "redirect_dir=nofollow"
+_NO_REDIRECTS = "redirect_dir=nofollow,index=off,metacopy=off"
 # The kernel takes one page of options.
 _LONGEST = 3900
 
@@ -85,7 +85,7 @@ def merge(
 
 def _show_mask(view: View, target: str, uid: int | None) -> None:
     """A layer must have a path on older kernels; the target, soon covered, serves."""
-    tree = view.clone()
+    tree = _own_copy(view)
     try:
         if view.mapped:
             if uid is None:
@@ -94,6 +94,16 @@ def _show_mask(view: View, target: str, uid: int | None) -> None:
         kernel.move_mount(tree, target)
     finally:
         os.close(tree)
+
+
+def _own_copy(view: View) -> int:
+    try:
+        return view.clone()
+    except OSError as error:
+        if error.errno != errno.EINVAL or view.mask < 0:
+            raise
+        # Before Linux 6.15 what is attached nowhere cannot be copied; it can be used itself, once.
+        return os.dup(view.mask)
 
 
 class _LayerNames:
@@ -106,10 +116,7 @@ class _LayerNames:
     def open(self, layer: str | int | Layer) -> str:
         if isinstance(layer, int):
             return f"/proc/self/fd/{layer}"
-        if isinstance(layer, Layer):
-            fd = self._foreign(layer)
-        else:
-            fd = os.open(layer, _DIRECTORY)
+        fd = self._foreign(layer) if isinstance(layer, Layer) else os.open(layer, _DIRECTORY)
         self._opened.callback(os.close, fd)
         return f"/proc/self/fd/{fd}"
 
@@ -130,9 +137,8 @@ def _own_root(view: View, upper: str, uid: int | None) -> None:
     """The root of an overlay has the owner and mode of its upper layer."""
     if view.recipe == "A":
         owner = uid if view.owned else STRANGER
-    else:
-        owner = view.sandbox if view.owned else view.stranger
-    if owner is not None:
+        if owner is None:
+            raise ValueError("the id of the sandbox's user is needed to mount this view")
         os.chown(upper, owner, owner)
     os.chmod(upper, view.mode)
 
@@ -151,22 +157,9 @@ def _mount_overlay(view: View, target: str, options: str) -> None:
         # a copy in a layer of the sandbox would pass for the content of what a new mask shows.
         if view.covers:
             raise Unsupported("Changing the rules of a sandbox that has changed files needs Linux 6.16.") from error
-        kernel.mount("workspace", target, "overlay", _FLAGS, f"{options},metacopy=on")
+        kernel.mount("workspace", target, "overlay", _FLAGS, f"{options},index=off,metacopy=on")
 
 
 def _check_length(options: str) -> None:
     if len(options) > _LONGEST:
         raise Unsupported("This sandbox has too many snapshots in a row for one mount.")
-
-
-@contextlib.contextmanager
-def aside() -> Iterator[None]:
-    """In a mount namespace that is gone afterwards: what is mounted in it is nobody else's."""
-    back = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        kernel.unshare(kernel.CLONE_NEWNS)
-        kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
-        yield
-    finally:
-        kernel.setns(back, kernel.CLONE_NEWNS)
-        os.close(back)

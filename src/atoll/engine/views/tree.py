@@ -17,7 +17,7 @@ from ...types import Level
 from .. import kernel
 from .places import named_places
 
-Kind = Literal["file", "directory", "symlink", "fifo", "socket", "device"]
+Kind = Literal["file", "directory", "symlink", "fifo", "socket", "other"]
 
 _KINDS: dict[int, Kind] = {
     stat.S_IFREG: "file",
@@ -28,6 +28,10 @@ _KINDS: dict[int, Kind] = {
 }
 _BELOW = kernel.RESOLVE_BENEATH | kernel.RESOLVE_NO_SYMLINKS | kernel.RESOLVE_NO_XDEV
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOATIME | os.O_NONBLOCK
+_VANISHED = (errno.ENOENT, errno.ESTALE, errno.EACCES, errno.EINVAL)
+# The kernel takes no longer path; what lies deeper cannot be named in a mask, nor by the sandbox from its workspace.
+_LONGEST_PATH = 4000
+_LONG = _LONGEST_PATH // 4
 _MADE_MODE = stat.S_IFDIR | 0o755
 
 
@@ -44,13 +48,20 @@ class Ignored(Protocol):
 
 
 class Entry(NamedTuple):
-    """What is no directory. `target` is what a symlink says."""
+    """What is no directory. Of a hidden one nobody asked the status. `target` is what a symlink says."""
 
     name: str
     kind: Kind
     level: Level
-    status: os.stat_result
+    status: os.stat_result | None
     target: str = ""
+
+    @property
+    def shown(self) -> os.stat_result:
+        """The status of one that is not hidden."""
+        if self.status is None:
+            raise ValueError(f"{self.name!r} is hidden")
+        return self.status
 
 
 class Directory:
@@ -182,30 +193,46 @@ class _Walk:
             prefix = f"{directory.path}/" if directory.path else ""
             with os.scandir(fd) as entries:
                 for entry in entries:
-                    self._take(directory, prefix, entry, fd)
+                    try:
+                        self._take(directory, prefix, entry, fd)
+                    except OSError as error:
+                        if error.errno not in _VANISHED:
+                            raise
         finally:
             os.close(fd)
 
     def _take(self, directory: Directory, prefix: str, entry: os.DirEntry[str], fd: int) -> None:
         name = entry.name
         path = prefix + name
-        try:
-            status = entry.stat(follow_symlinks=False)
-            kind = _KINDS.get(stat.S_IFMT(status.st_mode), "device")
-            is_directory = kind == "directory"
-            if self._ignores is not None and self._ignores.ignored(path, is_directory):
-                return
-            if is_directory:
-                directory.children.append(Directory(path, name, self._level(path, True), status))
-                return
-            # A device is never shown, whatever the rules say.
-            level = "none" if kind == "device" else self._level(path, False)
-            target = os.readlink(name, dir_fd=fd) if kind == "symlink" else ""
-        except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.ESTALE, errno.EACCES, errno.EINVAL):
-                raise
+        if len(path) > _LONG and len(os.fsencode(path)) > _LONGEST_PATH:
             return
-        directory.entries.append(Entry(name, kind, level, status, target))
+        is_directory = entry.is_dir(follow_symlinks=False)
+        if self._ignores is not None and self._ignores.ignored(path, is_directory):
+            return
+        level = self._level(path, is_directory)
+        if is_directory:
+            directory.children.append(Directory(path, name, level, entry.stat(follow_symlinks=False)))
+        elif level == "none":
+            directory.entries.append(Entry(name, _kind(entry), level, None))
+        else:
+            self._take_visible(directory, entry, level, fd)
+
+    def _take_visible(self, directory: Directory, entry: os.DirEntry[str], level: Level, fd: int) -> None:
+        status = entry.stat(follow_symlinks=False)
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "other")
+        if kind == "symlink":
+            directory.entries.append(Entry(entry.name, kind, level, status, os.readlink(entry.name, dir_fd=fd)))
+        elif kind in ("other", "directory"):
+            # A device is never shown, whatever the rules say; nor is what has become a directory meanwhile.
+            directory.entries.append(Entry(entry.name, "other", "none", None))
+        else:
+            directory.entries.append(Entry(entry.name, kind, level, status))
+
+
+def _kind(entry: os.DirEntry[str]) -> Kind:
+    if entry.is_symlink():
+        return "symlink"
+    return "file" if entry.is_file(follow_symlinks=False) else "other"
 
 
 def _make_place(directories: list[Directory], place: str, matcher: Levels) -> None:

@@ -29,11 +29,12 @@ WRONG: list[dict[str, Any]] = [
     {"strict": "yes"},
     {"image": ""},
     {"source": "nul\0"},
+    {"permissions": {"*": "read"}},
+    {"permissions": "agent-safe"},
+    {"snapshot": "../x"},
 ]
 LATER: list[dict[str, Any]] = [
     {"network": ["example.com"]},
-    {"snapshot": "ready"},
-    {"permissions": {"*": "read"}},
     {"gpu": "any"},
     {"fallback": ["docker"]},
 ]

@@ -1,0 +1,348 @@
+"""Contexts that the keeper makes: each is two tasks that share one memory.
+
+The context itself is behind the sandbox's wall. Its shadow is outside, in the keeper's own pid namespace: it was
+there first, made the context, and has been stopped ever since. From it the memory of the context can be forked into
+another sandbox, which nobody inside a pid namespace can do (see `livefork`). A shadow has all rights and a memory
+that is hostile, so it never runs an instruction of that: its registers point to where nothing can be, and it dies
+with its keeper.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+from typing import Any, NamedTuple, NoReturn
+
+from ..guest import contextprocess
+from ..guest.shared import SIZE
+from . import cgroups, enclosing, inspection, kernel, messages
+from .batch import Batch, Scratch
+from .settings import BirthFailed, Settings
+from .tracing import CALLS, EXIT_KILL, TRACE_CLONE, TRACE_FORK, Strayed, Task
+
+MOST = 64
+# A guest that makes and kills contexts without end gets so many at once, and then so many a second.
+_PER_SECOND = 20.0
+_PATIENCE = 5.0
+_CLONE_VM, _CLONE_SIGHAND = 0x100, 0x800
+SHARED_MEMORY = _CLONE_VM | _CLONE_SIGHAND
+OPTIONS = TRACE_CLONE | TRACE_FORK | EXIT_KILL
+# The descriptors of a context, and after them those that its wall is made with.
+WIRE, TAPS, PAGE, FIRST, HOME, DOORS = 3, (4, 5), 6, 7, 8, 9
+LAST_DESCRIPTOR = 0xFFFFFFFF
+# Above what a program can have mapped.
+_NOWHERE = 0x7FFFFFFFF000
+_UNREGISTER = 1
+_VICTIM = "1000"
+_PR_SET_CHILD_SUBREAPER = 36
+_WALL = 0x40000000
+
+
+Answer = tuple[dict[str, Any], list[int]]
+
+
+class Ends(NamedTuple):
+    """What guest and context share; the guest's ends come first."""
+
+    wire: int
+    stdout: int
+    stderr: int
+    page: int
+    context_wire: int
+    context_stdout: int
+    context_stderr: int
+
+    @property
+    def of_guest(self) -> tuple[int, ...]:
+        return self[:4]
+
+    @property
+    def of_context(self) -> tuple[int, ...]:
+        """In the order of the descriptors that a context has from 1 on."""
+        return self.context_stdout, self.context_stderr, self.context_wire, self.stdout, self.stderr, self.page
+
+    @property
+    def of_context_alone(self) -> tuple[int, ...]:
+        return self[4:]
+
+    @staticmethod
+    def close(fds: tuple[int, ...]) -> None:
+        for fd in fds:
+            os.close(fd)
+
+
+class Context:
+    """A context and its shadow, as the keeper sees them; `pid` is what the context calls itself."""
+
+    def __init__(self, task: int, pid: int, shadow: Task) -> None:
+        self.number = 0
+        self.task = task
+        self.pid = pid
+        self.shadow = shadow
+        self.page: inspection.Identity = (0, 0)
+        self.pidfd = os.pidfd_open(task)
+
+
+class Shadows:
+    """Those of one sandbox. Made and used in its keeper."""
+
+    ANY = _WALL
+
+    def __init__(self, settings: Settings, sandbox: str) -> None:
+        self._settings = settings
+        self._group = cgroups.Group(settings.hierarchy, sandbox) if settings.hierarchy else None
+        self.contexts: dict[int, Context] = {}
+        # What belongs to other sandboxes by now, though it descends from here.
+        self.given: set[int] = set()
+        self._allowance = float(MOST)
+        self._counted = time.monotonic()
+        self._made = 0
+
+    def bear(self, first: int, uid: int, workdir: str) -> Answer:
+        """Make a context in the sandbox of a first process; gives what its guest is told, and the guest's descriptors.
+
+        It never raises: where it cannot be done here, the guest is told so and forks it itself.
+        """
+        try:
+            self._check_room()
+            ends = make_ends(uid)
+        except BirthFailed as failure:
+            return {"busy": str(failure)}, []
+        except OSError as error:
+            return {"unable": str(error)}, []
+        try:
+            context = self._bear(first, ends, workdir)
+        except (OSError, Strayed) as error:
+            ends.close(ends.of_guest)
+            sys.stderr.write(f"A context cannot be made by its keeper, so its guest does: {error}.\n")
+            return {"unable": str(error)}, []
+        finally:
+            ends.close(ends.of_context_alone)
+        self.add(context, ends.page)
+        return {"pid": context.pid, "number": context.number}, [*ends.of_guest]
+
+    def add(self, context: Context, page: int) -> None:
+        """`page` is the memory that it shares with its guest."""
+        self._made += 1
+        context.number = self._made
+        context.page = inspection.identity(page)
+        self.contexts[context.pidfd] = context
+
+    def _check_room(self) -> None:
+        now = time.monotonic()
+        self._allowance = min(float(MOST), self._allowance + (now - self._counted) * _PER_SECOND)
+        self._counted = now
+        if len(self.contexts) >= MOST or self._allowance < 1:
+            raise BirthFailed("This sandbox makes too many contexts.", "busy")
+        if self._group is None or not self._group.has_room():
+            raise BirthFailed("This sandbox has as many processes as it may have.", "busy")
+        self._allowance -= 1
+
+    def _bear(self, first: int, ends: Ends, workdir: str) -> Context:
+        assert self._group is not None  # noqa: S101 - has room
+        kernel.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        shelter, doors = self._group.shelter(), self._group.doors()
+        keeper = os.getpid()
+        shadow = os.fork()
+        if shadow == 0:
+            _cast(first, keeper, ends, shelter, doors)
+        try:
+            task, made = _split(shadow, ends)
+            try:
+                self._enclose(first, made, len(doors), workdir)
+                _park(task)
+                context = Context(made.id, _inner(made.id), task)
+            except BaseException:
+                os.kill(made.id, signal.SIGKILL)
+                raise
+            made.detach()
+        except BaseException:
+            _end(shadow)
+            raise
+        return context
+
+    def _enclose(self, first: int, task: Task, doors: int, workdir: str) -> None:
+        """What must be done from outside; then have it join and close its wall."""
+        copy_limits(first, task.id)
+        cgroups.write(f"/proc/{task.id}/oom_score_adj", _VICTIM)
+        scratch = Scratch(task)
+        batch = Batch(scratch)
+        enclosing.join_groups(batch, range(DOORS, DOORS + doors))
+        enclosing.enclose(batch, self._settings, FIRST, workdir)
+        batch.run(task, _inner(task.id))
+        scratch.remove(task)
+        task.restore()
+
+    def bury(self, pidfd: int) -> dict[str, int]:
+        """After a context has ended, of which its `pidfd` tells; gives what its guest is told."""
+        context = self.contexts.pop(pidfd)
+        status = _exit_status(context.task)
+        _end(context.shadow.id)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(context.task, _WALL)
+        os.close(pidfd)
+        return {"number": context.number, "status": status}
+
+    def end(self) -> None:
+        """Kill all shadows. Their contexts are killed with the first process of their namespace."""
+        for context in self.contexts.values():
+            _end(context.shadow.id)
+
+
+def make_ends(uid: int) -> Ends:
+    """Pipes that belong to the sandbox's user, who may open them again by name; and memory of a size that stays."""
+    made: list[int] = []
+    try:
+        ours, theirs = messages.pair()
+        made += [ours.detach(), theirs.detach()]
+        made += [*os.pipe2(os.O_CLOEXEC), *os.pipe2(os.O_CLOEXEC)]
+        made.append(os.memfd_create("page", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
+        for fd in made[2:]:
+            os.fchown(fd, uid, uid)
+        os.ftruncate(made[6], SIZE)
+        fcntl.fcntl(made[6], fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    except BaseException:
+        for fd in made:
+            os.close(fd)
+        raise
+    wire, context_wire, stdout, context_stdout, stderr, context_stderr, page = made
+    return Ends(wire, stdout, stderr, page, context_wire, context_stdout, context_stderr)
+
+
+def _cast(first: int, keeper: int, ends: Ends, shelter: str, doors: list[str]) -> NoReturn:
+    """In the shadow, while it still runs: get everything ready, fork, and be stopped there for ever."""
+    try:
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+        wanted = [*ends.of_context, os.pidfd_open(first), os.pidfd_open(keeper)]
+        wanted += [os.open(door, os.O_WRONLY | os.O_CLOEXEC) for door in doors]
+        above = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 64) for fd in wanted]
+        for number, fd in enumerate(above, 1):
+            os.dup2(fd, number, inheritable=number <= 2)
+        kernel.close_from(1 + len(above))
+        os.chdir("/")
+        cgroups.write(shelter, "0")
+        kernel.setns(FIRST, kernel.CLONE_NEWPID)
+        os.write(WIRE, b"r")
+        os.read(WIRE, 1)
+        if os.fork() == 0:
+            # By now the wall stands around this process.
+            contextprocess.be_born(WIRE, TAPS, PAGE)
+    finally:
+        os._exit(1)
+
+
+def _split(shadow: int, ends: Ends) -> tuple[Task, Task]:
+    """Trace a shadow that is ready, and have its fork share its memory; gives it and what it has made, both stopped."""
+    with socket.socket(fileno=os.dup(ends.wire)) as wire:
+        wire.settimeout(_PATIENCE)
+        if not wire.recv(1):
+            raise OSError("a shadow died before it was ready")
+        task = Task(shadow, OPTIONS)
+        task.interrupt()
+        task.halt(task.wait())
+        wire.send(b"g")
+    end = time.monotonic() + _PATIENCE
+    task.resume(to_syscall=True)
+    while task.wait().event or task.enters() not in (CALLS["clone"], CALLS["fork"]):
+        if time.monotonic() > end:
+            raise TimeoutError("a shadow did not fork")
+        task.resume(to_syscall=True)
+    registers = task.registers
+    registers.rdi |= SHARED_MEMORY
+    task.registers = registers
+    task.resume(to_syscall=True)
+    if not task.wait().event:
+        raise OSError("a shadow could not fork")
+    made = Task.adopted(task.message)
+    made.wait()
+    # To the end of its own call: there it can be made to do others.
+    task.resume(to_syscall=True)
+    task.wait()
+    sequence = task.restartable_sequence
+    if sequence.pointer:
+        made.begin()
+        made.call("rseq", sequence.pointer, sequence.size, 0, sequence.signature)
+    return task, made
+
+
+def _park(task: Task) -> None:
+    """Leave a shadow with nothing open and with nowhere to go."""
+    sequence = task.restartable_sequence
+    task.begin()
+    if sequence.pointer:
+        task.call("rseq", sequence.pointer, sequence.size, _UNREGISTER, sequence.signature)
+    # What it makes next is born where it is itself.
+    task.call("setns", HOME, kernel.CLONE_NEWPID)
+    task.call("close_range", 0, LAST_DESCRIPTOR, 0)
+    lose(task)
+
+
+def lose(task: Task) -> None:
+    """If it ever went on, it would die of that: its signals are blocked, and where it is sent nothing can be."""
+    registers = task.prepared()
+    registers.rip = _NOWHERE
+    task.registers = registers
+
+
+def copy_limits(source: int, target: int) -> None:
+    """Give a process the limits of another one, with the mark that is one of them (guest/marks.py)."""
+    ours = _limits(target)
+    for kind, wanted in enumerate(_limits(source)):
+        if wanted != ours[kind]:
+            resource.prlimit(target, kind, wanted)
+
+
+def _limits(process: int) -> list[tuple[int, int]]:
+    """In the order of their numbers. Asking for them would need a right that root may not have."""
+    with open(f"/proc/{process}/limits", "rb") as file:
+        lines = file.read().splitlines()[1:]
+    return [(_limit(line[26:47]), _limit(line[47:68])) for line in lines]
+
+
+def _limit(text: bytes) -> int:
+    return resource.RLIM_INFINITY if text.strip() == b"unlimited" else int(text)
+
+
+def _inner(task: int) -> int:
+    """What a process calls itself."""
+    return int(inspection.status(task)["NSpid"].split()[-1])
+
+
+def _exit_status(task: int) -> int:
+    """How a process ended that nobody has waited for yet. Of one that is gone altogether: with its shadow, killed."""
+    try:
+        with open(f"/proc/{task}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[49])
+    except (FileNotFoundError, ProcessLookupError):
+        return int(signal.SIGKILL)
+
+
+def _end(shadow: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(shadow, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        while not os.WIFEXITED(status := os.waitpid(shadow, _WALL)[1]) and not os.WIFSIGNALED(status):
+            pass
+
+
+def tell(control: socket.socket, kind: bytes, message: dict[str, Any], fds: list[int]) -> None:
+    """Give a guest an order, with descriptors that are closed here.
+
+    Raises:
+        OSError: it does not listen, or is gone.
+    """
+    try:
+        data = [kind + messages.encode(message)]
+        if fds:
+            socket.send_fds(control, data, fds)
+        else:
+            control.send(data[0])
+    finally:
+        for fd in fds:
+            os.close(fd)

@@ -1,0 +1,98 @@
+"""Starting the process of a Python context: the keeper makes it where it can, else the guest forks it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Callable, Dict, List, NamedTuple, Tuple
+
+from . import contextbrief, packets
+from .births import Newborn, Unable
+from .contextprocess import Ends, become_context
+from .descriptors import close_all, pipe
+from .machine import Machine
+from .refusal import no_process_left
+from .shared import Shared
+
+Exited = Callable[[int], None]
+
+
+class ContextSettings(NamedTuple):
+    """What a context is made with. Its process may be made more than once.
+
+    `frozen` is the file with the variables that its first process brings back, if there is one.
+    """
+
+    name: str = "main"
+    language: str = "python"
+    cwd: str = "."
+    env: Dict[str, str] = {}  # noqa: RUF012  # never changed
+    frozen: str = ""
+
+
+class Started(NamedTuple):
+    """The guest's ends of socket and pipes, the pid, the page that both see, and how its end is told."""
+
+    sock: socket.socket
+    pid: int
+    outputs: Tuple[int, int]
+    shared: Shared
+    watch: Callable[[Exited], None]
+
+
+def start(machine: Machine, settings: ContextSettings) -> Started:
+    """Raises: Refused: there is no process left, or its directory is not there."""
+    machine.enter(settings.cwd)
+    if machine.births is not None:
+        try:
+            return _brief(machine, settings, machine.births.make())
+        except Unable:
+            machine.births = None
+    return _forked(machine, settings)
+
+
+def adopted(machine: Machine, newborn: Newborn) -> Started:
+    """One that the keeper has made, and that knows already what it is."""
+    births = machine.births
+    assert births is not None  # noqa: S101  # or nobody would have brought it
+    newborn.wire.setblocking(False)
+    shared = Shared(newborn.page)
+    os.close(newborn.page)
+    number, pid = newborn.number, newborn.pid
+    return Started(newborn.wire, pid, newborn.outputs, shared, lambda exited: births.watch(number, pid, exited))
+
+
+def _brief(machine: Machine, settings: ContextSettings, newborn: Newborn) -> Started:
+    here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        contextbrief.send(newborn.wire, contextbrief.Brief(machine.config, settings.env, settings.frozen), here)
+    except OSError as error:
+        newborn.wire.close()
+        close_all([*newborn.outputs, newborn.page])
+        raise no_process_left() from error
+    finally:
+        os.close(here)
+    return adopted(machine, newborn)
+
+
+def _forked(machine: Machine, settings: ContextSettings) -> Started:
+    ours, theirs = packets.pair()
+    shared = Shared()
+    made: List[int] = []
+    try:
+        ours.setblocking(False)
+        stdout_end, stdout = pipe(made)
+        stderr_end, stderr = pipe(made)
+        pid = machine.victims.fork()
+    except OSError as error:
+        close_all(made)
+        ours.close()
+        raise no_process_left() from error
+    else:
+        if pid == 0:
+            ends = Ends(theirs, machine.devnull, stdout, stderr, (stdout_end, stderr_end), shared)
+            become_context(machine.config, settings.env, ends, settings.frozen)
+    finally:
+        theirs.close()
+    close_all([stdout, stderr])
+    return Started(ours, pid, (stdout_end, stderr_end), shared, lambda exited: machine.reaper.watch(pid, exited))
