@@ -5,7 +5,7 @@ instructions that a system call of another process costs more (a `getppid` has 3
 counted on Linux 6.1 in an emulator, and as nanoseconds on 6.18):
 
 - A BPF program at the end of every system call: 120, or about 0.1 µs, as long as one such sandbox lives; not more for
-  a second, since all of a state directory share it. Nobody else hears of anything, and nothing stays behind. This it is.
+  a second, since all of a state directory share it. Nobody else hears of it, and nothing stays behind. This it is.
 - The audit subsystem with rules for the user of a sandbox: none, if a rule keeps all others out, else 560. But it can
   be switched on only for good: once it was, each new process of the host pays 240 until the next boot, even after it
   was switched off. Rules outlive a keeper that is killed. And what a sandbox is denied would be in the log of the
@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from ...policy.paths import in_workspace
 from ...types import Denial
+from ..settings import BirthFailed, Settings
 from . import bpf, calls, program, shared
 from .log import Log
 
@@ -38,15 +39,26 @@ _TURN = 1.0
 _MOST = 2000
 
 
-class Unheard(Exception):
-    """This host does not let us listen; the message is a sentence."""
+def listen(settings: Settings, sandbox: str, first: int, uid: int, workdir: str) -> Listener:
+    """Listen to a sandbox from now on.
+
+    Raises:
+        BirthFailed: this host does not allow it.
+    """
+    if settings.rootless:
+        raise BirthFailed("audit=True needs root: the kernel tells nobody else what it denies.", "unsupported")
+    try:
+        return Listener(settings.layout.run, settings.layout.box(sandbox), first, uid, workdir)
+    except (OSError, ValueError) as error:
+        reason = f"audit=True cannot be: this host does not tell what its kernel denies ({error})."
+        raise BirthFailed(reason, "unsupported") from error
 
 
 class Listener:
     """Listens to one sandbox. Its keeper looks once a second: what comes faster than that fits is counted only.
 
     Raises:
-        Unheard: this host does not allow it.
+        OSError, ValueError: this host does not allow it.
     """
 
     def __init__(self, run: str, box: str, first: int, uid: int, workdir: str) -> None:
@@ -54,17 +66,14 @@ class Listener:
         self._next = 0.0
         self._told = 0
         self._mounts: dict[int, str] = {}
+        self._log = Log(box)
         with contextlib.ExitStack() as undo:
-            try:
-                self._log = Log(box)
-                self._shared = shared.join(run)
-                undo.callback(self._shared.close)
-                self._ring = shared.ring()
-                undo.callback(self._ring.close)
-                bpf.update(self._shared.boxes, uid, program.BOX.pack(*program.namespace(first), 0))
-                bpf.update(self._shared.rings, uid, self._ring.fd.to_bytes(4, "little"))
-            except (OSError, ValueError) as error:
-                raise Unheard(f"This host does not tell what its kernel denies: {error}.") from error
+            self._shared = shared.join(run)
+            undo.callback(self._shared.close)
+            self._ring = shared.ring()
+            undo.callback(self._ring.close)
+            bpf.update(self._shared.boxes, uid, program.BOX.pack(*program.namespace(first), 0))
+            bpf.update(self._shared.rings, uid, self._ring.fd.to_bytes(4, "little"))
             undo.pop_all()
 
     def due(self, now: float) -> float:
@@ -76,12 +85,12 @@ class Listener:
         if self.due(now) > 0 and not at_once:
             return
         self._next = now + _TURN
-        found = [denial for data in self._ring.records(_MOST) for denial in self._denials(program.parse(data))]
-        lost = program.BOX.unpack(bpf.lookup(self._shared.boxes, self._uid, program.BOX.size))[2]
-        if found or lost > self._told:
-            with contextlib.suppress(OSError):  # a full disk is no reason to end a sandbox
-                self._log.add(found, lost - self._told)
-            self._told = lost
+        with contextlib.suppress(OSError):  # a full disk, for instance, is no reason to end a sandbox
+            found = [denial for data in self._ring.records(_MOST) for denial in self._denials(program.parse(data))]
+            lost = program.BOX.unpack(bpf.lookup(self._shared.boxes, self._uid, program.BOX.size))[2]
+            if found or lost > self._told:
+                told, self._told = self._told, lost
+                self._log.add(found, lost - told)
 
     def close(self) -> None:
         """Stop listening. A keeper that is killed need not: the next sandbox with the same user takes the place."""

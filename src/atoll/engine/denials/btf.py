@@ -59,8 +59,8 @@ class Types:
         if kind not in (_STRUCT, _UNION):
             return None
         for index in range(info & 0xFFFF):
-            name, type_, bits = _HEAD.unpack_from(self._raw, place + 12 + 12 * index)
-            bits &= 0xFFFFFF if info >> 31 else 0xFFFFFFFF
+            name, type_, where = _HEAD.unpack_from(self._raw, place + 12 + 12 * index)
+            bits = int(where) & (0xFFFFFF if info >> 31 else 0xFFFFFFFF)
             if name and self._named(name, member):
                 return bits
             inner = None if name else self._find(type_, member)

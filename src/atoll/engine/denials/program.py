@@ -12,13 +12,41 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from collections.abc import Callable
 from typing import NamedTuple
 
 from .bpf import (
-    ABOVE, ADD, ADD_NUMBER, ATOMIC_ADD, EQUAL, EXIT, FRAME, LESS, LOAD, LOAD_BYTE, MOVE, NOT_BELOW, NOT_MORE, R0, R1,
-    R2, R3, R4, R6, R7, R8, R9, SAME, SET, SHIFT_LEFT, SHIFT_RIGHT, STORE, STORE_HALF, STORE_NUMBER, UNEQUAL, Code,
-)  # fmt: skip
+    ABOVE,
+    ADD,
+    ADD_NUMBER,
+    ATOMIC_ADD,
+    EQUAL,
+    EXIT,
+    FRAME,
+    LESS,
+    LOAD,
+    LOAD_BYTE,
+    MOVE,
+    NOT_BELOW,
+    NOT_MORE,
+    R0,
+    R1,
+    R2,
+    R3,
+    R4,
+    R6,
+    R7,
+    R8,
+    R9,
+    SAME,
+    SET,
+    SHIFT_LEFT,
+    SHIFT_RIGHT,
+    STORE,
+    STORE_HALF,
+    STORE_NUMBER,
+    UNEQUAL,
+    Code,
+)
 from .calls import CWD, SHAPES, Shape
 
 DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -36,11 +64,22 @@ _NAMES = _HEAD.size, SHORT
 BOX = struct.Struct("<QQQ")
 
 MEMBERS = (
-    ("task_struct", "fs"), ("task_struct", "files"), ("fs_struct", "pwd"), ("files_struct", "fdt"),
-    ("fdtable", "fd"), ("fdtable", "max_fds"), ("file", "f_path"), ("path", "mnt"), ("path", "dentry"),
-    ("vfsmount", "mnt_root"), ("mount", "mnt"), ("mount", "mnt_id"), ("dentry", "d_parent"), ("dentry", "d_name"),
+    ("task_struct", "fs"),
+    ("task_struct", "files"),
+    ("fs_struct", "pwd"),
+    ("files_struct", "fdt"),
+    ("fdtable", "fd"),
+    ("fdtable", "max_fds"),
+    ("file", "f_path"),
+    ("path", "mnt"),
+    ("path", "dentry"),
+    ("vfsmount", "mnt_root"),
+    ("mount", "mnt"),
+    ("mount", "mnt_id"),
+    ("dentry", "d_parent"),
+    ("dentry", "d_name"),
     ("qstr", "name"),
-)  # fmt: skip
+)
 """What must be known of the kernel's structures."""
 
 # Helpers of the kernel.
@@ -87,9 +126,9 @@ def parse(data: bytes) -> Record:
     return Record(time, pid, call, -result, command.partition(b"\0")[0], arguments, tuple(names), tuple(bases))
 
 
-def program(offset: Callable[[str, str], int], boxes: int, rings: int, scratch: int) -> bytes:
-    """The instructions, for a kernel with these offsets and for maps with these descriptors."""
-    return _Program({member: offset(*member) for member in MEMBERS}, boxes, rings, scratch).bytes()
+def program(offsets: list[int], boxes: int, rings: int, scratch: int) -> bytes:
+    """The instructions, for a kernel with these offsets of `MEMBERS` and for maps with these descriptors."""
+    return _Program(dict(zip(MEMBERS, offsets, strict=True)), boxes, rings, scratch).bytes()
 
 
 class _Program(Code):
