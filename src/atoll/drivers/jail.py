@@ -27,7 +27,7 @@ from ..errors import (
 )
 from ..home import state_dir
 from ..io import Stream
-from ..types import Capability, Handle, Info, Layer, Metrics, Permissions, Spec, Status
+from ..types import Capability, Denial, Handle, Info, Layer, Metrics, Permissions, Spec, Status
 
 if TYPE_CHECKING:
     from ..packages.cache import Environment
@@ -145,6 +145,9 @@ class JailDriver(Driver):
                 kept = True
                 return handle
             try:
+                if job["audit"]:
+                    await self.io.send(sock, messages.encode({"op": "audit", "start": True}))
+                    await self._answer(sock, "ok")
                 if handle.data["codebase"]:
                     from . import jail_codebases
 
@@ -189,8 +192,15 @@ class JailDriver(Driver):
             limits=handle.data["limits"],
             walls=tuple(handle.data["walls"]),
             view=handle.data.get("view"),
-            audit=AUDIT,
+            audit=(*AUDIT, "kernel") if info.spec.audit else AUDIT,
         )
+
+    async def denials(self, handle: Handle) -> tuple[list[Denial], int]:
+        from ..engine.denials import log
+
+        with contextlib.suppress(SandboxGone):  # a stopped one has been written down
+            await self._ask(handle, {"op": "audit"})
+        return await self.io.in_thread(lambda: log.read(Layout(_home(handle)).box(handle.id)))
 
     async def set_lifetime(self, handle: Handle, seconds: float) -> None:
         await self._ask(handle, {"op": "lifetime", "seconds": seconds})
@@ -463,6 +473,7 @@ def _job(spec: Spec, resume: Handle | None, home: str) -> dict[str, Any]:
         "environment": None,
         "shown": [],
         "stack": jobs.COMMON["stack"],
+        "audit": spec.audit,
         "permissions": _rules(spec.permissions),
         "ignore": list(spec.ignore),
     }

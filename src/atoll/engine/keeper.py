@@ -14,7 +14,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import cgroups, disk, errands, messages, midwife, nursed, parting, sweep, usage, viewpost
 from .claim import claim
@@ -25,6 +25,9 @@ from .restack import Sandbox
 from .settings import BirthFailed, Settings
 from .shadows import Shadows
 from .watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from .denials import Listener
 
 # How long a keeper with nothing to do sleeps at most, in seconds.
 TURN = 30.0
@@ -55,6 +58,7 @@ class Keeper:
         self._done = False
         self._recorder = 0
         self._watchdog = Watchdog.needed(born, settings.layout.box(sandbox))
+        self._denials: Listener | None = None
         self._poll = select.poll()
         for sock in (self._control, self._listener, maker):
             self._poll.register(sock.fileno(), _READABLE)
@@ -93,6 +97,10 @@ class Keeper:
             elif self._watchdog and not self._paused:
                 self._watchdog.look(time.monotonic())
             self._records()
+            if self._denials:
+                self._denials.look(time.monotonic(), at_once=self._done)
+        if self._denials:
+            self._denials.close()
         if self._paused:
             # A frozen process cannot die.
             self._freeze(frozen=False)
@@ -128,6 +136,8 @@ class Keeper:
         wait = max(0.0, self._expires - time.time())
         if self._watchdog and not self._paused:
             wait = min(wait, self._watchdog.due(time.monotonic()))
+        if self._denials:
+            wait = min(wait, self._denials.due(time.monotonic()))
         return float(min(wait, TURN) * 1000 + 1)
 
     def _accept(self) -> None:
@@ -280,6 +290,16 @@ class Keeper:
         if not only_if_kept or self._is_kept():
             sweep.keep_until(self._settings.layout, self._id, self._expires)
 
+    def on_audit(self, client: socket.socket, request: dict[str, Any]) -> None:
+        """Write down what the kernel has denied by now; with `start`, listen from now on."""
+        if request.get("start") and self._denials is None:
+            from .denials import listen
+
+            self._denials = listen(self._settings, self._id, self._first, self._facts["uid"], self._workdir)
+        if self._denials:
+            self._denials.look(time.monotonic(), at_once=True)
+        messages.send(client, {"ok": {}})
+
     def on_stop(self, client: socket.socket, request: dict[str, Any]) -> None:
         self.on_destroy(client, request)
         self.keep_files = True
@@ -301,6 +321,7 @@ _REQUESTS: dict[str, Callable[[Keeper, socket.socket, dict[str, Any]], None]] = 
     "checkpoint": Keeper.on_checkpoint,
     "restack": Keeper.on_restack,
     "stage": Keeper.on_stage,
+    "audit": Keeper.on_audit,
     "stop": Keeper.on_stop,
     "destroy": Keeper.on_destroy,
 }

@@ -16,9 +16,13 @@ _python = ctypes.pythonapi
 
 MACHINE = os.uname().machine
 _OLD_CALLS = {
-    "x86_64": {"clone": 56, "pivot_root": 155, "capset": 126, "seccomp": 317, "keyctl": 250, "syncfs": 306},
-    "aarch64": {"clone": 220, "pivot_root": 41, "capset": 91, "seccomp": 277, "keyctl": 219, "syncfs": 267},
-}
+    "x86_64": {
+        "clone": 56, "pivot_root": 155, "capset": 126, "seccomp": 317, "keyctl": 250, "syncfs": 306, "bpf": 321,
+    },
+    "aarch64": {
+        "clone": 220, "pivot_root": 41, "capset": 91, "seccomp": 277, "keyctl": 219, "syncfs": 267, "bpf": 280,
+    },
+}  # fmt: skip
 _NEW_CALLS = {
     "open_tree": 428,
     "move_mount": 429,
