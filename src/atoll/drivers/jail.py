@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import time
@@ -36,6 +37,8 @@ _NOT_A_WORKDIR = frozenset(
     ("bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "sys", "tmp", "usr", ".python")
 ) | {OLD_ROOT[1:]}
 _TRIES = 3
+# How many sandboxes are made at once for one who wants many: more would only wait for a processor.
+_AT_ONCE = 4
 _MOST_LAYERS = 200
 # How long a review waits until it is written down how the source was at first: without that it must be more careful.
 _RECORDING, _LOOK = 3.0, 0.01
@@ -111,15 +114,26 @@ class JailDriver(Driver):
 
     async def _create(self, home: str, job: dict[str, Any], register: Register | None) -> Handle:
         """Raises _Died, beside what `create` raises."""
+        return await self._receive(await self._order(home, job), home, job, register)
+
+    async def _order(self, home: str, job: dict[str, Any]) -> socket.socket:
+        """Ask for a sandbox, which is made while the caller does something else."""
         sock = await self._zygote(home, job["environment"] or "")
+        try:
+            await self.io.send(sock, messages.encode({"create": job}))
+        except BaseException as error:
+            sock.close()
+            if isinstance(error, ValueError):
+                raise InvalidInput(f"The sandbox's settings are too long: {error}.") from None
+            if isinstance(error, OSError):
+                raise _Died from None
+            raise
+        return sock
+
+    async def _receive(self, sock: socket.socket, home: str, job: dict[str, Any], register: Register | None) -> Handle:
+        """Take over a sandbox that was ordered."""
         kept = False
         try:
-            try:
-                await self.io.send(sock, messages.encode({"create": job}))
-            except ValueError as error:
-                raise InvalidInput(f"The sandbox's settings are too long: {error}.") from None
-            except OSError:
-                raise _Died from None
             facts, fds = await self._answer(sock, "ready")
             self._first_streams[facts["id"]] = os.getpid(), socket.socket(fileno=fds[0])
             key = os.path.basename(os.path.dirname(job["environment"] or ""))
@@ -251,6 +265,18 @@ class JailDriver(Driver):
 
             jail_codebases.unpin(manifest, str(manifest.get("pin")))
 
+    async def export_snapshot(self, name: str, path: str) -> None:
+        from . import jail_portable
+
+        found = await self.find_snapshot(name)
+        await self.io.in_thread(lambda: jail_portable.export(state_dir(), found, path))
+
+    async def import_snapshot(self, path: str, name: str | None, *, limit: int) -> Mapping[str, Any]:
+        from . import jail_portable
+
+        made = await self.io.in_thread(lambda: jail_portable.import_(state_dir(), path, name, limit))
+        return await self.find_snapshot(made)
+
     async def rollback(self, handle: Handle, name: str) -> None:
         stack = (await self.find_snapshot(name))["stack"]
         await self._ask(handle, {"op": "restack", "kind": "replace", "stack": stack})
@@ -282,8 +308,39 @@ class JailDriver(Driver):
         answer, _ = await self._ask(handle, {"op": "restack", "kind": "push", "force": force})
         home = state_dir()
         job = {**await self.io.in_thread(lambda: _job(spec, None, home)), "stack": answer["stack"]}
-        known = handle.data.get("codebase")
-        return [await self._make_all(spec, job, register, known, handle) for _ in range(count)]
+        job["codebase"] = handle.data.get("codebase")
+        if spec.codebase is not None:
+            from . import jail_codebases
+
+            with jail_codebases.used(spec.codebase, job["codebase"]) as version:
+                job["source"] = version.tree
+                return await self._make_many(spec, job, register, count, handle)
+        return await self._make_many(spec, job, register, count, handle)
+
+    async def _make_many(
+        self, spec: Spec, job: dict[str, Any], register: Register, count: int, like: Handle
+    ) -> list[Handle]:
+        """Make sandboxes, several at a time."""
+        home = state_dir()
+        with contextlib.ExitStack() as stack:
+            if spec.packages:
+                from ..packages import cache
+
+                job["environment"] = stack.enter_context(cache.in_use(_environment(spec, like, home)))
+            ordered: list[socket.socket] = []
+            stack.callback(_close_all, ordered)
+            made: list[Handle] = []
+            while len(made) < count:
+                while len(ordered) < min(_AT_ONCE, count - len(made)):
+                    ordered.append(await self._order(home, job))
+                made.append(await self._taken(ordered.pop(0), home, job, register))
+            return made
+
+    async def _taken(self, sock: socket.socket, home: str, job: dict[str, Any], register: Register) -> Handle:
+        try:
+            return await self._receive(sock, home, job, register)
+        except _Died:
+            return await self._make(home, job, register)
 
     async def health(self) -> list[Layer]:
         from ..engine.probe import layers
@@ -364,6 +421,11 @@ def _sweep(handle: Handle) -> None:
         Layers(places).collect()
     except OSError as error:
         raise SandboxError(f"What is left of sandbox {handle.id} cannot be removed: {error}.") from error
+
+
+def _close_all(sockets: list[socket.socket]) -> None:
+    for sock in sockets:
+        sock.close()
 
 
 def _rules(permissions: Permissions | None) -> dict[str, Any] | None:

@@ -16,8 +16,8 @@ _python = ctypes.pythonapi
 
 MACHINE = os.uname().machine
 _OLD_CALLS = {
-    "x86_64": {"clone": 56, "pivot_root": 155, "capset": 126, "seccomp": 317, "keyctl": 250},
-    "aarch64": {"clone": 220, "pivot_root": 41, "capset": 91, "seccomp": 277, "keyctl": 219},
+    "x86_64": {"clone": 56, "pivot_root": 155, "capset": 126, "seccomp": 317, "keyctl": 250, "syncfs": 306},
+    "aarch64": {"clone": 220, "pivot_root": 41, "capset": 91, "seccomp": 277, "keyctl": 219, "syncfs": 267},
 }
 _NEW_CALLS = {
     "open_tree": 428,
@@ -157,6 +157,11 @@ def openat2(directory: int, path: str, flags: int, resolve: int) -> int:
     """Open what lies below a directory, by the kernel's own rules of how to get there."""
     how = struct.pack("QQQ", flags | os.O_CLOEXEC, 0, resolve)
     return syscall("openat2", directory, _text(path), how, len(how))
+
+
+def syncfs(fd: int) -> None:
+    """Wait until all that was written to the file system of a descriptor is on its disk. Raises OSError."""
+    syscall("syncfs", fd)
 
 
 def move_mount(fd: int, target: str) -> None:

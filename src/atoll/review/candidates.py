@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 
 from ..errors import SandboxError
 from . import beneath
-from .tree import Tree, is_too_long, join
+from .tree import Tree, is_too_deep, join
 
 MOST_PATHS = 1_000_000
 
@@ -57,16 +56,15 @@ def _look_through(layer: Tree, found: Candidates) -> None:
         if path and _stands_alone(layer, path):
             found.whole.add(path)
         try:
-            names = layer.names(path)
+            entries = layer.entries(path)
         except PermissionError:
             # The sandbox closed it to us; whatever is in there shows in the comparison.
             found.whole.add(path)
             continue
-        for name in names:
+        for name, directory in entries:
             here = join(path, name)
             found.add(here)
-            entry = layer.stat(here)
-            if entry is not None and stat.S_ISDIR(entry.st_mode) and not is_too_long(here):
+            if directory and not is_too_deep(here):
                 waiting.append(here)
 
 

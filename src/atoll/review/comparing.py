@@ -64,8 +64,13 @@ class Comparison:
             try:
                 for below, _ in tree.below(path):
                     more.add(below)
-            except PermissionError:
-                more.add(path)
+            except PermissionError as error:
+                self._close(os.fsdecode(error.filename or path))
+
+    def _close(self, path: str) -> None:
+        """Nothing is known of a path that may not be looked at, nor of what is below it."""
+        self._closed.add(path)
+        self._found[path] = self._unreadable(path)
 
     def _look_at(self, paths: Iterable[str], chosen: frozenset[str] | None, *, named: bool) -> set[str]:
         """Compare paths; gives the directories of which the other side has none."""
@@ -81,8 +86,7 @@ class Comparison:
                 if chosen is None or is_within(path, chosen):
                     self._compare(path, new, there, named=named)
             except PermissionError:
-                self._closed.add(path)
-                self._found[path] = self._unreadable(path)
+                self._close(path)
         return lopsided
 
     def _compare(self, path: str, new: os.stat_result | None, there: os.stat_result | None, *, named: bool) -> None:
@@ -106,7 +110,7 @@ class Comparison:
             return True
         if not directory or self._judge.is_ignored(path, directory=True):
             return False
-        return any(self._judge.seen(below, _is_directory(found)) != "none" for below, found in self._source.below(path))
+        return any(self._judge.seen(below, inner) != "none" for below, inner in self._source.below(path))
 
     def _deleted(self, path: str, old: os.stat_result, *, named: bool) -> Difference | None:
         if not named and self._base.complete and self._base.record(path) is None:
