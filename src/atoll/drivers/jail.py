@@ -38,7 +38,7 @@ _NOT_A_WORKDIR = frozenset(
 ) | {OLD_ROOT[1:]}
 _TRIES = 3
 # How many sandboxes are made at once for one who wants many: more would only wait for a processor.
-_AT_ONCE = 4
+_AT_ONCE, _TOGETHER = 8, 16
 _MOST_LAYERS = 200
 # How long a review waits until it is written down how the source was at first: without that it must be more careful.
 _RECORDING, _LOOK = 3.0, 0.01
@@ -140,6 +140,8 @@ class JailDriver(Driver):
             self._first_streams[facts["id"]] = os.getpid(), socket.socket(fileno=fds[0])
             key = os.path.basename(os.path.dirname(job["environment"] or ""))
             data = {**facts, "home": home, "environment": key or None, "codebase": job.get("codebase")}
+            if job.get("lost"):
+                data["lost"] = job["lost"]
             handle = Handle(self.name, facts["id"], data)
             if register is None:
                 # Never told to keep it, its keeper ends it when this connection does.
@@ -194,6 +196,8 @@ class JailDriver(Driver):
             limits=handle.data["limits"],
             walls=tuple(handle.data["walls"]),
             view=handle.data.get("view"),
+            live=handle.data.get("live") is True,
+            lost=dict(handle.data.get("lost") or {}),
             audit=(*AUDIT, "kernel") if info.spec.audit else AUDIT,
         )
 
@@ -316,37 +320,82 @@ class JailDriver(Driver):
         recipe: str | None = answer["view"]
         return recipe
 
-    async def fork(self, handle: Handle, spec: Spec, count: int, register: Register, *, force: bool) -> list[Handle]:
+    async def fork(
+        self, handle: Handle, spec: Spec, count: int, register: Register, *, wait: float, force: bool
+    ) -> list[Handle]:
+        if not handle.data.get("live"):
+            return await self._fork_files(handle, spec, count, register, force=force)
+        contexts = await self.hold(handle, wait)
+        try:
+            return await self._fork_files(handle, spec, count, register, force=force, contexts=contexts)
+        finally:
+            await self.release(handle)
+
+    async def _fork_files(
+        self,
+        handle: Handle,
+        spec: Spec,
+        count: int,
+        register: Register,
+        *,
+        force: bool,
+        contexts: Sequence[Mapping[str, Any]] = (),
+    ) -> list[Handle]:
         answer, _ = await self._ask(handle, {"op": "restack", "kind": "push", "force": force})
         home = state_dir()
         job = {**await self.io.in_thread(lambda: _job(spec, None, home)), "stack": answer["stack"]}
-        job["codebase"] = handle.data.get("codebase")
-        if spec.codebase is not None:
-            from . import jail_codebases
+        job.update(codebase=handle.data.get("codebase"), plain=bool(contexts))
+        if spec.codebase is None:
+            return await self._make_many(handle, spec, job, register, count, contexts)
+        from . import jail_codebases
 
-            with jail_codebases.used(spec.codebase, job["codebase"]) as version:
-                job["source"] = version.tree
-                return await self._make_many(spec, job, register, count, handle)
-        return await self._make_many(spec, job, register, count, handle)
+        with jail_codebases.used(spec.codebase, job["codebase"]) as version:
+            job["source"] = version.tree
+            return await self._make_many(handle, spec, job, register, count, contexts)
 
     async def _make_many(
-        self, spec: Spec, job: dict[str, Any], register: Register, count: int, like: Handle
+        self,
+        parent: Handle,
+        spec: Spec,
+        job: dict[str, Any],
+        register: Register,
+        count: int,
+        contexts: Sequence[Mapping[str, Any]],
     ) -> list[Handle]:
-        """Make sandboxes, several at a time."""
+        """Make twins, several at a time; while some get their contexts, the next are being made."""
         home = state_dir()
+        if contexts:
+            from .jail_losses import lost
+
+            job["lost"] = lost(contexts)
         with contextlib.ExitStack() as stack:
             if spec.packages:
                 from ..packages import cache
 
-                job["environment"] = stack.enter_context(cache.in_use(_environment(spec, like, home)))
+                job["environment"] = stack.enter_context(cache.in_use(_environment(spec, parent, home)))
             ordered: list[socket.socket] = []
             stack.callback(_close_all, ordered)
             made: list[Handle] = []
-            while len(made) < count:
+            settled = 0
+            while settled < count:
                 while len(ordered) < min(_AT_ONCE, count - len(made)):
                     ordered.append(await self._order(home, job))
-                made.append(await self._taken(ordered.pop(0), home, job, register))
+                if ordered:
+                    made.append(await self._taken(ordered.pop(0), home, job, register))
+                if len(made) - settled >= _TOGETHER or len(made) == count:
+                    await self._bring_contexts(parent, made[settled:], contexts)
+                    settled = len(made)
             return made
+
+    async def _bring_contexts(
+        self, parent: Handle, twins: Sequence[Handle], contexts: Sequence[Mapping[str, Any]]
+    ) -> None:
+        if not any(each.get("live") for each in contexts):
+            return
+        for report in await self.transplant(parent, twins):
+            for context in report["contexts"]:
+                if not context["live"]:
+                    raise SandboxError(f"The context {context['name']!r} could not be forked: {context.get('reason')}.")
 
     async def _taken(self, sock: socket.socket, home: str, job: dict[str, Any], register: Register) -> Handle:
         try:
@@ -526,6 +575,7 @@ def _job(spec: Spec, resume: Handle | None, home: str) -> dict[str, Any]:
         "audit": spec.audit,
         "permissions": _rules(spec.permissions),
         "ignore": list(spec.ignore),
+        "plain": False,
     }
 
 
