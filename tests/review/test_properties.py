@@ -142,6 +142,7 @@ def test_with_rules_only_what_may_be_written_to_changes(tree, edits, rules):
         edit(overlay, None, edits)
         found = changes(overlay.stage)
         done = apply(overlay.stage)
+        overlay.remount()
         after = without_directory_modes(snapshot(overlay.source))
         seen = without_directory_modes(snapshot(overlay.merged))
         changed = {os.fsdecode(path) for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
