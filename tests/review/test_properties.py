@@ -117,6 +117,7 @@ def test_without_rules_the_source_becomes_what_the_sandbox_sees(tree, edits):
         done = apply(overlay.stage, reviewed=reviewed)
         assert done.conflicts == {}
         assert set(done.rejected) | set(done.applied) == {change.path for change in reviewed}
+        overlay.remount()
         there, seen = (
             without_directory_modes(snapshot(overlay.source)),
             without_directory_modes(snapshot(overlay.merged)),
