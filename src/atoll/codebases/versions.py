@@ -178,4 +178,4 @@ def build(draft: str, entries: Entries, blobs: Blobs, spare: str | None = None) 
         ) from error
     manifest.save(draft, entries)
     os.chmod(draft, 0o755)  # noqa: S103 - the sandbox's user walks through it; what is above is private
-    durable.flush_tree(draft, [*blobs.new, f"{draft}/{manifest.NAME}"])
+    durable.flush_tree(draft, [*blobs.unsure, f"{draft}/{manifest.NAME}"])
