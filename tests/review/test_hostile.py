@@ -1,4 +1,4 @@
-"""Files made to break a reviewer: too large, too many, too deep, closed, or full of commands for a terminal."""
+"""Files that are made to break a reviewer: too large, too many, too deep, closed, or full of signs for a terminal."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def test_ten_thousand_directories_within_each_other(memory):
     memory.in_merged("control", "x")
     try:
         found = changes(memory.stage)
-        assert 1000 < len(found) < 10_000
+        assert 200 < len(found) < 1000
         done = apply(memory.stage, ["control"])
         assert done.applied == ("control",)
         done = apply(memory.stage)
-        assert list(done.rejected.values()) == ["Its path is too long."]
+        assert list(done.rejected.values()) == ["It is nested too deeply."]
         assert len(done.applied) == len(found) - 2
     finally:
         # The tools of Python give up on a tree of this depth.
@@ -81,12 +81,12 @@ def test_files_that_claim_exabytes_cost_nothing(memory):
 
 def test_many_small_holes_cannot_add_up_to_a_long_time(memory):
     """Each is small enough to be read, all together are not."""
-    for number in range(3000):
-        os.truncate(memory.in_merged(f"f{number}", ""), 64 << 20)
+    for number in range(100):
+        os.truncate(memory.in_merged(f"f{number}", ""), 256 << 20)
     found = changes(memory.stage)
     read = [change for change in found if change.digest is not None]
-    assert len(found) == 3000
-    assert 0 < len(read) <= 64
+    assert len(found) == 100
+    assert 0 < len(read) <= 16
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_what_nobody_may_read_is_told_and_refused():
             assert set(done.applied) == {"closed", "d/g", "fine"}
         else:
             assert done.applied == ("fine",)
-            assert {"closed", "d/g"} <= set(done.rejected)
+            assert set(done.rejected) == {"closed", "d"}
             assert before.items() <= snapshot(overlay.source).items()
         os.chmod(overlay.in_merged("d"), 0o700)
 

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 from tests.views import trees
-from tests.views.worlds import SANDBOX, World
+from tests.views.worlds import SANDBOX, USER, World
 
 from atoll.engine import views
 from atoll.engine.views import view as view_module
@@ -290,13 +290,46 @@ def test_what_needs_too_many_mounts_is_refused(place, monkeypatch):
     zones.plan(views.compile_tree(source, Matcher([("**", "write"), ("file[45]", "read")])))
 
 
-def test_links_that_no_mount_protects_are_told(place):
+@pytest.mark.parametrize("recipe", ["B", "C"])
+def test_links_that_no_mount_protects_are_told(place, recipe):
     source = trees.grow(f"{place}/source", {"a": "a", "link": ("a",)})
-    with World("B", source, [("**", "write"), ("link", "read")], place) as world:
+    with World(recipe, source, [("**", "write"), ("link", "read")], place) as world:
         assert world.facts["unenforced"] == ("link",)
-    top = f"{place}/c"
-    os.mkdir(top, 0o755)
-    with World("C", source, [("**", "write"), ("link", "read")], top) as world:
+
+
+def test_as_root_a_link_is_protected_by_its_owner(place):
+    source = trees.grow(f"{place}/source", {"a": "a", "link": ("a",)})
+    with World("A", source, [("**", "write"), ("link", "read")], place) as world:
         assert world.facts["unenforced"] == ()
-        assert world.fails(os.unlink, "link") in ("EPERM", "EACCES")
+        assert world.fails(os.unlink, "link") == "EPERM"
         world.run(os.unlink, "a")
+
+
+@pytest.mark.parametrize("recipe", ["B", "C"])
+def test_all_that_an_ordinary_users_sandbox_leaves_is_that_users(place, recipe):
+    source = trees.grow(f"{place}/source", FILES)
+    with World(recipe, source, RULES, place) as world:
+        world.run(work_on_it)
+        upper = world.upper
+    owners = {os.lstat(f"{directory}/{name}").st_uid for directory, names, others in os.walk(upper)
+              for name in [*names, *others, "."]}  # fmt: skip
+    assert owners == {USER}
+    # Without anybody's help.
+    assert os.waitstatus_to_exitcode(os.waitpid(remove_as_user(upper), 0)[1]) == 0
+    assert os.listdir(upper) == []
+
+
+def remove_as_user(directory):
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            os.setgroups([])
+            os.setresgid(USER, USER, USER)
+            os.setresuid(USER, USER, USER)
+            for name in os.listdir(directory):
+                shutil.rmtree(f"{directory}/{name}")
+            code = 0
+        finally:
+            os._exit(code)
+    return pid

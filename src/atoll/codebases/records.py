@@ -61,7 +61,10 @@ def load(directory: str) -> Codebase | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise StoreError(f"The codebase in {directory} cannot be read: {error}.") from error
+        raise StoreError(
+            f"The codebase in {directory} cannot be read: {error}.",
+            hint="Move that directory away to go on without it.",
+        ) from error
 
 
 def remove(directory: str) -> None:

@@ -63,7 +63,7 @@ def enclose(batch: Batch, settings: Settings, first: int, workdir: str) -> None:
 
 def _restrict(batch: Batch, abi: int, writable: tuple[str, ...], free: int) -> None:
     """`free` is the lowest descriptor that is not in use: what is opened next is known to be that one."""
-    packed = landlock.ruleset(abi, signals=False)
+    packed = landlock.ruleset(abi, scoped=False)
     batch.call("landlock_create_ruleset", batch.data(packed), len(packed), 0)
     how = batch.data(struct.pack("QQQ", os.O_PATH | os.O_CLOEXEC, 0, _RESOLVE_NO_SYMLINKS))
     for path, rights in landlock.rules(abi, writable):

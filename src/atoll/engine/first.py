@@ -24,15 +24,17 @@ def live(settings: Settings, uid: int, control: socket.socket) -> NoReturn:
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         message, fds = messages.receive(control)
         job = message["job"]
+        # On the host's network, Landlock is all that keeps a sandbox from the host's abstract sockets.
+        live = settings.live and job["network"] != "host"
         score = jail.close(
             job,
             settings.filter_code,
             uid=uid,
             rootless=settings.rootless,
             landlock_abi=settings.landlock,
-            signals=not settings.live,
+            scoped=not live,
         )
-        server = Server(control, _config(settings, job), score, fds[0] if fds else None, births=settings.live)
+        server = Server(control, _config(settings, job), score, fds[0] if fds else None, births=live)
         if job["prefork"]:
             server.prefork_context()
         messages.send(control, {"closed": True})

@@ -1,8 +1,9 @@
 """Landlock: a second file wall, independent of the mounts, that survives a mistake in them.
 
 Beneath the places that it is told, everything may be done that the mounts allow; elsewhere only reading and
-executing. For good, nobody behind it changes a mount or traces who is not. Where the kernel can, abstract sockets of
-processes outside the wall are out of reach too, and signals to them where all of a sandbox is behind one such wall.
+executing. For good, nobody behind it changes a mount or traces who is not. Where the kernel can, and all of a sandbox
+is behind one such wall, abstract sockets and signals of processes outside are out of reach too; where it is not,
+namespaces alone see to that.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _EXECUTE, _READ_FILE, _READ_DIR = 1, 4, 8
 _READ_ONLY = _EXECUTE | _READ_FILE | _READ_DIR
 # Index is the ABI version: access rights that the kernel of that version knows.
 _RIGHTS = (0, (1 << 13) - 1, (1 << 14) - 1, (1 << 15) - 1, (1 << 15) - 1, (1 << 16) - 1)
-_SCOPE_ABSTRACT_SOCKET, _SCOPE_SIGNAL = 1, 2
+_SCOPE_ABSTRACT_SOCKET_AND_SIGNAL = 3
 
 
 # A rule is about the inodes that it was made for, and the writable places of a sandbox are exchanged while it runs:
@@ -35,10 +36,10 @@ def version() -> int:
         return 0
 
 
-def ruleset(abi: int, *, signals: bool) -> bytes:
-    """The attributes of a ruleset. With `signals` nobody outside can be signalled, as the kernel counts outside:
-    processes that closed this wall one by one are outside of each other's."""
-    scope = _SCOPE_ABSTRACT_SOCKET | (_SCOPE_SIGNAL if signals else 0) if abi >= 6 else 0
+def ruleset(abi: int, *, scoped: bool) -> bytes:
+    """The attributes of a ruleset. If `scoped`, nobody outside is reached by a signal or an abstract socket, as the
+    kernel counts outside: processes that closed this wall one by one are outside of each other's."""
+    scope = _SCOPE_ABSTRACT_SOCKET_AND_SIGNAL if scoped and abi >= 6 else 0
     size = 24 if abi >= 6 else (16 if abi >= 4 else 8)
     return struct.pack("=QQQ", _RIGHTS[min(abi, len(_RIGHTS) - 1)], 0, scope)[:size]
 
@@ -61,13 +62,13 @@ def _allow(made: int, path: str, rights: int) -> None:
         os.close(fd)
 
 
-def restrict(abi: int, writable: tuple[str, ...], *, signals: bool = True) -> None:
+def restrict(abi: int, writable: tuple[str, ...], *, scoped: bool = True) -> None:
     """Close the wall around this process and its descendants. Needs no_new_privs.
 
     Raises:
         OSError: the kernel refused; nothing is restricted then.
     """
-    packed = ruleset(abi, signals=signals)
+    packed = ruleset(abi, scoped=scoped)
     made = kernel.syscall("landlock_create_ruleset", packed, len(packed), 0)
     try:
         for path, rights in rules(abi, writable):

@@ -12,6 +12,7 @@ import contextlib
 import errno
 import os
 import signal
+import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -22,6 +23,9 @@ from .places import Ground
 from .settings import BirthFailed, Settings
 from .tracing import Strayed
 from .views import View
+
+# How long all processes may take to die, and how long to wait between two looks; in seconds.
+_DEATH, _MOMENT = 5.0, 0.0005
 
 
 class Sandbox(NamedTuple):
@@ -301,11 +305,11 @@ class Mason:
 
 def _end_all(sandbox: Sandbox) -> None:
     """Kill every process but the first."""
-    for _ in range(100):
-        inside = [pid for pid in sandbox.processes() if pid != sandbox.first and not usage.is_zombie(pid)]
-        if not inside:
-            return
+    deadline = time.monotonic() + _DEATH
+    while inside := [pid for pid in sandbox.processes() if pid != sandbox.first and not usage.is_zombie(pid)]:
         for pid in inside:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-    raise BirthFailed("The sandbox's processes start others faster than they can be ended.", "busy")
+        if time.monotonic() > deadline:
+            raise BirthFailed("The sandbox's processes start others faster than they can be ended.", "busy")
+        time.sleep(_MOMENT)

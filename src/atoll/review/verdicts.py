@@ -14,7 +14,7 @@ from .links import objection
 from .looking import Look
 from .selection import parents
 from .traps import springs
-from .tree import is_too_long, type_of
+from .tree import is_too_deep, type_of
 
 _SPECIAL = "It is a pipe, a socket or a device, which is never applied."
 _PROTECTED = "The source has a pipe, a socket or a device there, which is never touched."
@@ -29,8 +29,8 @@ def refusal(look: Look, difference: Difference, reviewed: Mapping[str, Change] |
     """Why the rules refuse a change, whatever the source has; None if they do not."""
     change = difference.change
     directory = change.type == "directory"
-    if is_too_long(change.path):
-        return "Its path is too long."
+    if is_too_deep(change.path):
+        return "It is nested too deeply."
     if look.judge.is_reserved(change.path):
         return "Its name is one that atoll keeps for itself."
     if look.judge.is_ignored(change.path, directory):
@@ -48,6 +48,11 @@ def _unfit(look: Look, difference: Difference) -> str | None:
         return _PROTECTED
     if change.kind == "deleted":
         return None
+    return _unfit_to_come(look, difference)
+
+
+def _unfit_to_come(look: Look, difference: Difference) -> str | None:
+    change = difference.change
     if springs(change.path, directory=change.type == "directory"):
         return _TRAP
     if change.type == "other" and difference.new is not None:

@@ -152,6 +152,8 @@ def _leave_curator(address: str, view: View, sentry: Sentry) -> None:
 
 def _live(address: str, view: View, sentry: Sentry, ready: int) -> NoReturn:
     try:
+        # Its memory is a copy of its maker's.
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
         _reset_signals()
         listener = _listen(address)
         if listener is None:
@@ -165,9 +167,11 @@ def _live(address: str, view: View, sentry: Sentry, ready: int) -> NoReturn:
         _enter(view.mask, os.path.dirname(address))
         os.close(ready)
         try:
-            _serve(listener, sentry, described)
+            waiting = _serve(listener, sentry, described)
         finally:
             os.unlink(os.path.basename(address), dir_fd=directory)
+        if waiting is not None:
+            waiting.close()
     except BaseException:  # noqa: BLE001 - nobody depends on it
         os._exit(1)
     os._exit(0)
@@ -207,20 +211,21 @@ def _enter(mask: int, somewhere: str) -> None:
     os.close(mask)
 
 
-def _serve(listener: socket.socket, sentry: Sentry, described: int) -> None:
-    """Until something has happened, or nobody has asked for long."""
+def _serve(listener: socket.socket, sentry: Sentry, described: int) -> socket.socket | None:
+    """Until something has happened, or nobody has asked for long. Gives who waits for the end, if anybody does."""
     poll = select.poll()
     poll.register(listener.fileno(), _READABLE)
     poll.register(sentry.fileno(), _READABLE)
     while events := poll.poll(_IDLE * 1000):
         # A change that is not yet told of when somebody asks came after the question.
         if not sentry.is_calm() or events == [(sentry.fileno(), select.POLLIN)]:
-            return
+            return None
         with contextlib.suppress(OSError, ValueError, messages.Ended):
             client, _ = listener.accept()
-            with client:
-                if _answer(client, sentry, described):
-                    return
+            if _answer(client, sentry, described):
+                return client
+            client.close()
+    return None
 
 
 def _answer(client: socket.socket, sentry: Sentry, described: int) -> bool:

@@ -176,7 +176,7 @@ class _Planter:
         os.utime(entry.name, ns=times, dir_fd=place, follow_symlinks=False)
 
     def _finish(self, directory: Directory, place: int) -> None:
-        look = looks.of_directory(directory)
+        look = looks.of_directory(directory, divided=self._users is not None)
         fd = os.open(directory.path or ".", _OPEN, dir_fd=place)
         try:
             if self._users is not None:

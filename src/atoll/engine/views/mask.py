@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from ...types import Level
 from .. import kernel
 from . import halves, looks
 from .tree import Directory, Entry, Tree
@@ -28,14 +29,16 @@ _NODES = {"fifo": stat.S_IFIFO, "socket": stat.S_IFSOCK}
 class Owners(NamedTuple):
     """The ids that a mask uses for the sandbox's user and for the stranger; user and group alike.
 
-    Files are made by id 0, so whoever owns more of the tree is called that.
+    `divided` says that all that may not be written to is the stranger's; else only what may not even be read.
     """
 
     sandbox: int
     stranger: int
+    divided: bool = True
 
 
 def owners_for(tree: Tree) -> Owners:
+    """Files are made by id 0, so whoever owns more of the tree is called that."""
     writable = sum(entry.level == "write" for directory in tree.visible() for entry in directory.entries)
     shown = sum(entry.level in ("view", "read") for directory in tree.visible() for entry in directory.entries)
     return Owners(sandbox=0, stranger=1) if writable > shown else Owners(sandbox=1, stranger=0)
@@ -78,11 +81,12 @@ class _Painter:
         self._redirect = f"{namespace}.overlay.redirect"
 
     def paint(self, tree: Tree) -> None:
-        look = looks.of_directory(tree.root)
+        look = looks.of_directory(tree.root, divided=self._owners.divided)
         root = os.open(".", _OPEN, dir_fd=self._mount)
         try:
             os.fchmod(root, look.mode)
-            self._give(root, look)
+            owner = self._owner(look.owned, "read")
+            os.fchown(root, owner, owner)
             shown = [*tree.visible()]
             for directory in shown:
                 if directory.path:
@@ -113,11 +117,12 @@ class _Painter:
             os.utime(place, ns=(directory.status.st_atime_ns, directory.status.st_mtime_ns))
 
     def _make_directory(self, directory: Directory, root: int) -> None:
-        look = looks.of_directory(directory)
+        look = looks.of_directory(directory, divided=self._owners.divided)
         os.mkdir(directory.path, look.mode, dir_fd=root)
         if look.mode & stat.S_ISVTX:
             os.chmod(directory.path, look.mode, dir_fd=root)
-        self._give(directory.path, look, root)
+        if owner := self._owner(look.owned, "read"):
+            os.chown(directory.path, owner, owner, dir_fd=root)
 
     def _make_file(self, entry: Entry, place: int, prefix: bytes) -> None:
         status = entry.shown
@@ -129,7 +134,7 @@ class _Painter:
                 if entry.level != "view":
                     os.setxattr(fd, self._metacopy, b"")
                     os.setxattr(fd, self._redirect, prefix + os.fsencode(entry.name))
-            if owner := self._owners[not owned]:
+            if owner := self._owner(owned, entry.level):
                 os.fchown(fd, owner, owner)
             os.utime(fd, ns=(status.st_atime_ns, status.st_mtime_ns))
         finally:
@@ -138,20 +143,16 @@ class _Painter:
     def _make_other(self, entry: Entry, place: int) -> None:
         """A symlink, pipe or socket. The latter two lead nowhere: nobody of the host is at their other end."""
         if entry.kind == "symlink":
-            look = looks.Look(0, owned=entry.level == "write")
             os.symlink(looks.link_target(entry), entry.name, dir_fd=place)
         else:
-            look = looks.of_entry(entry.level, entry.shown.st_mode)
-            os.mknod(entry.name, _NODES[entry.kind] | look.mode, dir_fd=place)
-        self._give(entry.name, look, place)
+            mode = looks.of_entry(entry.level, entry.shown.st_mode).mode
+            os.mknod(entry.name, _NODES[entry.kind] | mode, dir_fd=place)
+        if owner := self._owner(entry.level == "write", entry.level):
+            os.chown(entry.name, owner, owner, dir_fd=place, follow_symlinks=False)
         times = (entry.shown.st_atime_ns, entry.shown.st_mtime_ns)
         os.utime(entry.name, ns=times, dir_fd=place, follow_symlinks=False)
 
-    def _give(self, what: int | str, look: looks.Look, place: int | None = None) -> None:
-        owner = self._owners.sandbox if look.owned else self._owners.stranger
-        if owner == 0:
-            return
-        if isinstance(what, int):
-            os.fchown(what, owner, owner)
-        else:
-            os.chown(what, owner, owner, dir_fd=place, follow_symlinks=False)
+    def _owner(self, owned: bool, level: Level) -> int:
+        if owned or (level != "view" and not self._owners.divided):
+            return self._owners.sandbox
+        return self._owners.stranger

@@ -135,11 +135,11 @@ class _LayerNames:
 
 def _own_root(view: View, upper: str, uid: int | None) -> None:
     """The root of an overlay has the owner and mode of its upper layer."""
-    sandbox, stranger = (uid, STRANGER) if view.recipe == "A" else (view.sandbox, view.stranger)
-    owner = sandbox if view.owned else stranger
-    if owner is None:
-        raise ValueError("the id of the sandbox's user is needed to mount this view")
-    os.chown(upper, owner, owner)
+    if view.recipe == "A":
+        owner = uid if view.owned else STRANGER
+        if owner is None:
+            raise ValueError("the id of the sandbox's user is needed to mount this view")
+        os.chown(upper, owner, owner)
     os.chmod(upper, view.mode)
 
 

@@ -8,8 +8,10 @@ from .tree import Tree
 from .view import STRANGER, Recipe, View
 from .writable import writable_places
 
-_ONE_USER = mask.Owners(sandbox=0, stranger=0)
-_TWO_USERS = mask.Owners(sandbox=0, stranger=1)
+_USERS = {
+    "B": mask.Owners(sandbox=0, stranger=0, divided=False),
+    "C": mask.Owners(sandbox=0, stranger=1, divided=False),
+}
 
 
 def prepare(
@@ -36,21 +38,18 @@ def prepare(
         owners = mask.owners_for(tree) if uid is None else mask.Owners(uid, STRANGER)
         view = _describe(tree, recipe, owners, covers)._replace(mapped=uid is None)
         return view._replace(mask=mask.build(tree, owners, "trusted"))
-    if recipe == "C":
-        view = _describe(tree, recipe, _TWO_USERS, covers)
-        return view._replace(mask=mask.build(tree, _TWO_USERS, "user"))
-    if recipe == "B":
-        plan = zones.plan(tree)
-        view = _describe(tree, recipe, _ONE_USER, covers)._replace(zones=plan.zones, unenforced=plan.unenforced)
-        if hosts.can_mask(rootless=True):
-            return view._replace(mask=mask.build(tree, _ONE_USER, "user"))
-        return _plant(tree, view, source, place)
-    raise Unsupported("Recipe D has no mounts; use `farm.plant`.")
+    if recipe == "D":
+        raise Unsupported("Recipe D has no mounts; use `farm.plant`.")
+    owners, plan = _USERS[recipe], zones.plan(tree)
+    view = _describe(tree, recipe, owners, covers)._replace(zones=plan.zones, unenforced=plan.unenforced)
+    if hosts.can_mask(rootless=True):
+        return view._replace(mask=mask.build(tree, owners, "user"))
+    return _plant(tree, view._replace(recipe="B", stranger=0), source, place)
 
 
 def _describe(tree: Tree, recipe: Recipe, owners: mask.Owners, covers: int) -> View:
     """A view without its mask."""
-    look = looks.of_directory(tree.root)
+    look = looks.of_directory(tree.root, divided=owners.divided)
     return View(
         recipe,
         mask=-1,

@@ -20,15 +20,15 @@ class View(NamedTuple):
     """What `prepare` gives and `mount` takes.
 
     Attributes:
-        recipe: how it is enforced: A by owners as root, C the same with subordinate ids, B by read-only mounts.
+        recipe: how it is enforced: A by owners, B and C by read-only mounts.
         mask: a descriptor of the mask, a detached mount; -1 where there is a `farm` instead.
         sandbox, stranger: the ids in the mask of what the sandbox's user owns, and of the rest.
         mapped: whether these are to be shown as others; else the mask is for one sandbox only.
         mode, owned: of the root, which overlayfs takes from the upper layer.
         covers: so many layers, the oldest, are below the mask: they give content and no names.
-        zones: see `zones`; only for recipe B.
+        zones: see `zones`; not for recipe A.
         writable: the directories in which the sandbox may make files, topmost ones only; see `writable_places`.
-        unenforced: paths whose level is not enforced. They are links, in recipe B: a link that may not be changed,
+        unenforced: paths whose level is not enforced. They are links, not in recipe A: a link that may not be changed,
             in a directory that may, can be replaced. The review gate refuses it all the same.
         farm: a directory that serves as the mask and has the content, too: the source is not needed; see `farm`.
     """
