@@ -37,6 +37,8 @@ _NOT_A_WORKDIR = frozenset(
     ("bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "sys", "tmp", "usr", ".python")
 ) | {OLD_ROOT[1:]}
 _TRIES = 3
+# How many sandboxes are made at once for one who wants many: more would only wait for a processor.
+_AT_ONCE = 4
 _MOST_LAYERS = 200
 # How long a review waits until it is written down how the source was at first: without that it must be more careful.
 _RECORDING, _LOOK = 3.0, 0.01
@@ -63,6 +65,8 @@ class JailDriver(Driver):
         # With the pid: after a fork the stream is the parent's.
         self._first_streams: dict[str, tuple[int, socket.socket]] = {}
         self._workshops: dict[str, socket.socket] = {}
+        # The connection of each sandbox whose contexts stand still: they go on when it ends.
+        self._holds: dict[str, socket.socket] = {}
 
     async def create(self, spec: Spec, register: Register, resume: Handle | None = None) -> Handle:
         home = state_dir()
@@ -112,15 +116,26 @@ class JailDriver(Driver):
 
     async def _create(self, home: str, job: dict[str, Any], register: Register | None) -> Handle:
         """Raises _Died, beside what `create` raises."""
+        return await self._receive(await self._order(home, job), home, job, register)
+
+    async def _order(self, home: str, job: dict[str, Any]) -> socket.socket:
+        """Ask for a sandbox, which is made while the caller does something else."""
         sock = await self._zygote(home, job["environment"] or "")
+        try:
+            await self.io.send(sock, messages.encode({"create": job}))
+        except BaseException as error:
+            sock.close()
+            if isinstance(error, ValueError):
+                raise InvalidInput(f"The sandbox's settings are too long: {error}.") from None
+            if isinstance(error, OSError):
+                raise _Died from None
+            raise
+        return sock
+
+    async def _receive(self, sock: socket.socket, home: str, job: dict[str, Any], register: Register | None) -> Handle:
+        """Take over a sandbox that was ordered."""
         kept = False
         try:
-            try:
-                await self.io.send(sock, messages.encode({"create": job}))
-            except ValueError as error:
-                raise InvalidInput(f"The sandbox's settings are too long: {error}.") from None
-            except OSError:
-                raise _Died from None
             facts, fds = await self._answer(sock, "ready")
             self._first_streams[facts["id"]] = os.getpid(), socket.socket(fileno=fds[0])
             key = os.path.basename(os.path.dirname(job["environment"] or ""))
@@ -305,8 +320,39 @@ class JailDriver(Driver):
         answer, _ = await self._ask(handle, {"op": "restack", "kind": "push", "force": force})
         home = state_dir()
         job = {**await self.io.in_thread(lambda: _job(spec, None, home)), "stack": answer["stack"]}
-        known = handle.data.get("codebase")
-        return [await self._make_all(spec, job, register, known, handle) for _ in range(count)]
+        job["codebase"] = handle.data.get("codebase")
+        if spec.codebase is not None:
+            from . import jail_codebases
+
+            with jail_codebases.used(spec.codebase, job["codebase"]) as version:
+                job["source"] = version.tree
+                return await self._make_many(spec, job, register, count, handle)
+        return await self._make_many(spec, job, register, count, handle)
+
+    async def _make_many(
+        self, spec: Spec, job: dict[str, Any], register: Register, count: int, like: Handle
+    ) -> list[Handle]:
+        """Make sandboxes, several at a time."""
+        home = state_dir()
+        with contextlib.ExitStack() as stack:
+            if spec.packages:
+                from ..packages import cache
+
+                job["environment"] = stack.enter_context(cache.in_use(_environment(spec, like, home)))
+            ordered: list[socket.socket] = []
+            stack.callback(_close_all, ordered)
+            made: list[Handle] = []
+            while len(made) < count:
+                while len(ordered) < min(_AT_ONCE, count - len(made)):
+                    ordered.append(await self._order(home, job))
+                made.append(await self._taken(ordered.pop(0), home, job, register))
+            return made
+
+    async def _taken(self, sock: socket.socket, home: str, job: dict[str, Any], register: Register) -> Handle:
+        try:
+            return await self._receive(sock, home, job, register)
+        except _Died:
+            return await self._make(home, job, register)
 
     async def health(self) -> list[Layer]:
         from ..engine.probe import layers
@@ -328,18 +374,25 @@ class JailDriver(Driver):
             SandboxGone: nobody keeps this sandbox any more.
             Unresponsive: its keeper cannot be reached from here; that says nothing about the sandbox.
         """
+        with self._reach(handle) as sock:
+            return await self._ask_on(sock, handle, request, fds)
+
+    async def _ask_on(
+        self, sock: socket.socket, handle: Handle, request: dict[str, Any], fds: int = 1
+    ) -> tuple[dict[str, Any], list[int]]:
         try:
-            sock = messages.connect(Layout(_home(handle)).socket(handle.id))
+            await self.io.send(sock, messages.encode(request))
+        except OSError:
+            raise SandboxGone(f"Sandbox {handle.id} has ended.") from None
+        return await self._answer(sock, "ok", fds)
+
+    def _reach(self, handle: Handle) -> socket.socket:
+        try:
+            return messages.connect(Layout(_home(handle)).socket(handle.id))
         except messages.NOBODY:
             raise SandboxGone(f"Sandbox {handle.id} has ended.") from None
         except OSError as error:
             raise Unresponsive(f"The keeper of sandbox {handle.id} cannot be reached: {error.strerror}.") from error
-        with sock:
-            try:
-                await self.io.send(sock, messages.encode(request))
-            except OSError:
-                raise SandboxGone(f"Sandbox {handle.id} has ended.") from None
-            return await self._answer(sock, "ok", fds)
 
     async def _answer(self, sock: socket.socket, word: str, most: int = 1) -> tuple[dict[str, Any], list[int]]:
         try:
@@ -355,6 +408,47 @@ class JailDriver(Driver):
             return answer[word], fds
         error: Mapping[str, Any] = answer.get("error", {})
         raise _ERRORS.get(str(error.get("code")), SandboxError)(str(error.get("message", answer)))
+
+    async def hold(self, handle: Handle, wait: float) -> list[dict[str, Any]]:
+        """Have every Python context that has run something stand still, until `release`, or until this process ends.
+
+        Gives for each context, also those that cannot: `name`, `language`, `workdir`, `used`, `live`, and `reason` if
+        it is not live, else what a twin `loses`: `files`, `threads` and `children`. Sessions come last.
+
+        Raises:
+            Busy: a context still runs a cell after `wait` seconds; or somebody else holds them.
+            Unsupported: contexts of this sandbox cannot be forked while they live.
+        """
+        sock = self._reach(handle)
+        try:
+            answer, _ = await self._ask_on(sock, handle, {"op": "hold", "seconds": wait})
+        except BaseException:
+            sock.close()
+            raise
+        self._holds[handle.id] = sock
+        contexts: list[dict[str, Any]] = answer["contexts"]
+        return contexts
+
+    async def transplant(self, handle: Handle, twins: Sequence[Handle]) -> list[dict[str, Any]]:
+        """Make twins of the contexts that stand still, in sandboxes that are there already.
+
+        Gives for each sandbox its `id` and `contexts`: `name`, `live`, and `reason` where there is no twin.
+
+        Raises:
+            InvalidInput: nobody holds this sandbox.
+        """
+        sock = self._holds.get(handle.id)
+        if sock is None:
+            raise InvalidInput("Call hold first.")
+        answer, _ = await self._ask_on(sock, handle, {"op": "transplant", "twins": [twin.id for twin in twins]})
+        made: list[dict[str, Any]] = answer["twins"]
+        return made
+
+    async def release(self, handle: Handle) -> None:
+        """Let the contexts go on. Does nothing where nobody holds them."""
+        sock = self._holds.pop(handle.id, None)
+        if sock is not None:
+            sock.close()
 
 
 def _require_linux() -> None:
@@ -387,6 +481,11 @@ def _sweep(handle: Handle) -> None:
         Layers(places).collect()
     except OSError as error:
         raise SandboxError(f"What is left of sandbox {handle.id} cannot be removed: {error}.") from error
+
+
+def _close_all(sockets: list[socket.socket]) -> None:
+    for sock in sockets:
+        sock.close()
 
 
 def _rules(permissions: Permissions | None) -> dict[str, Any] | None:

@@ -56,6 +56,7 @@ _FSCONFIG_SET_FLAG, _FSCONFIG_SET_STRING, _FSCONFIG_CMD_CREATE = 0, 1, 6
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_SECUREBITS = 1, 4, 24, 28
 PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 38, 47, 4
+PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 15, 36
 _KEYCTL_JOIN_SESSION_KEYRING = 1
 # noroot, no setuid fixup, keep-caps off, no ambient raise; each with its lock.
 SECUREBITS_LOCKED = 0b11101111
@@ -164,7 +165,7 @@ def openat2(directory: int, path: str, flags: int, resolve: int) -> int:
 
 
 def syncfs(fd: int) -> None:
-    """Wait until all that was written to the file system of a descriptor is on its disk. Raises OSError if it is not."""
+    """Wait until all that was written to the file system of a descriptor is on its disk. Raises OSError."""
     syscall("syncfs", fd)
 
 
