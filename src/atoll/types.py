@@ -98,6 +98,7 @@ class Spec(NamedTuple):
     ignore: tuple[str, ...] = ()
     codebase: str | None = None
     snapshot: str | None = None
+    audit: bool = False
 
 
 class Handle(NamedTuple):

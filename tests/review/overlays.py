@@ -64,10 +64,20 @@ class Overlay:
         upper, scratch = f"{self.home}/upper{number}", f"{self.home}/scratch{number}"
         os.mkdir(upper)
         os.mkdir(scratch)
-        lowers = [f"{self.home}/upper{index}" for index in reversed(range(number))]
         self.uppers.append(os.open(upper, os.O_RDONLY | os.O_DIRECTORY))
+        self._mount(number)
+
+    def _mount(self, number):
+        upper, scratch = f"{self.home}/upper{number}", f"{self.home}/scratch{number}"
+        lowers = [f"{self.home}/upper{index}" for index in reversed(range(number))]
         options = {"lowerdir": ":".join([*lowers, self.source]), "upperdir": upper, "workdir": scratch}
         self._mounts.append(mount(options | self._options))
+
+    def remount(self):
+        """The same layers, with nothing remembered of what they were."""
+        number = len(self.uppers) - 1
+        os.close(self._mounts.pop())
+        self._mount(number)
 
     @property
     def merged(self):

@@ -27,7 +27,7 @@ from ..errors import (
 )
 from ..home import state_dir
 from ..io import Stream
-from ..types import Capability, Handle, Info, Layer, Metrics, Permissions, Spec, Status
+from ..types import Capability, Denial, Handle, Info, Layer, Metrics, Permissions, Spec, Status
 
 if TYPE_CHECKING:
     from ..packages.cache import Environment
@@ -65,6 +65,8 @@ class JailDriver(Driver):
         # With the pid: after a fork the stream is the parent's.
         self._first_streams: dict[str, tuple[int, socket.socket]] = {}
         self._workshops: dict[str, socket.socket] = {}
+        # The connection of each sandbox whose contexts stand still: they go on when it ends.
+        self._holds: dict[str, socket.socket] = {}
 
     async def create(self, spec: Spec, register: Register, resume: Handle | None = None) -> Handle:
         home = state_dir()
@@ -145,6 +147,9 @@ class JailDriver(Driver):
                 kept = True
                 return handle
             try:
+                if job["audit"]:
+                    await self.io.send(sock, messages.encode({"op": "audit", "start": True}))
+                    await self._answer(sock, "ok")
                 if handle.data["codebase"]:
                     from . import jail_codebases
 
@@ -189,8 +194,15 @@ class JailDriver(Driver):
             limits=handle.data["limits"],
             walls=tuple(handle.data["walls"]),
             view=handle.data.get("view"),
-            audit=AUDIT,
+            audit=(*AUDIT, "kernel") if info.spec.audit else AUDIT,
         )
+
+    async def denials(self, handle: Handle) -> tuple[list[Denial], int]:
+        from ..engine.denials import log
+
+        with contextlib.suppress(SandboxGone):  # a stopped one has been written down
+            await self._ask(handle, {"op": "audit"})
+        return await self.io.in_thread(lambda: log.read(Layout(_home(handle)).box(handle.id)))
 
     async def set_lifetime(self, handle: Handle, seconds: float) -> None:
         await self._ask(handle, {"op": "lifetime", "seconds": seconds})
@@ -362,18 +374,25 @@ class JailDriver(Driver):
             SandboxGone: nobody keeps this sandbox any more.
             Unresponsive: its keeper cannot be reached from here; that says nothing about the sandbox.
         """
+        with self._reach(handle) as sock:
+            return await self._ask_on(sock, handle, request, fds)
+
+    async def _ask_on(
+        self, sock: socket.socket, handle: Handle, request: dict[str, Any], fds: int = 1
+    ) -> tuple[dict[str, Any], list[int]]:
         try:
-            sock = messages.connect(Layout(_home(handle)).socket(handle.id))
+            await self.io.send(sock, messages.encode(request))
+        except OSError:
+            raise SandboxGone(f"Sandbox {handle.id} has ended.") from None
+        return await self._answer(sock, "ok", fds)
+
+    def _reach(self, handle: Handle) -> socket.socket:
+        try:
+            return messages.connect(Layout(_home(handle)).socket(handle.id))
         except messages.NOBODY:
             raise SandboxGone(f"Sandbox {handle.id} has ended.") from None
         except OSError as error:
             raise Unresponsive(f"The keeper of sandbox {handle.id} cannot be reached: {error.strerror}.") from error
-        with sock:
-            try:
-                await self.io.send(sock, messages.encode(request))
-            except OSError:
-                raise SandboxGone(f"Sandbox {handle.id} has ended.") from None
-            return await self._answer(sock, "ok", fds)
 
     async def _answer(self, sock: socket.socket, word: str, most: int = 1) -> tuple[dict[str, Any], list[int]]:
         try:
@@ -389,6 +408,47 @@ class JailDriver(Driver):
             return answer[word], fds
         error: Mapping[str, Any] = answer.get("error", {})
         raise _ERRORS.get(str(error.get("code")), SandboxError)(str(error.get("message", answer)))
+
+    async def hold(self, handle: Handle, wait: float) -> list[dict[str, Any]]:
+        """Have every Python context that has run something stand still, until `release`, or until this process ends.
+
+        Gives for each context, also those that cannot: `name`, `language`, `workdir`, `used`, `live`, and `reason` if
+        it is not live, else what a twin `loses`: `files`, `threads` and `children`. Sessions come last.
+
+        Raises:
+            Busy: a context still runs a cell after `wait` seconds; or somebody else holds them.
+            Unsupported: contexts of this sandbox cannot be forked while they live.
+        """
+        sock = self._reach(handle)
+        try:
+            answer, _ = await self._ask_on(sock, handle, {"op": "hold", "seconds": wait})
+        except BaseException:
+            sock.close()
+            raise
+        self._holds[handle.id] = sock
+        contexts: list[dict[str, Any]] = answer["contexts"]
+        return contexts
+
+    async def transplant(self, handle: Handle, twins: Sequence[Handle]) -> list[dict[str, Any]]:
+        """Make twins of the contexts that stand still, in sandboxes that are there already.
+
+        Gives for each sandbox its `id` and `contexts`: `name`, `live`, and `reason` where there is no twin.
+
+        Raises:
+            InvalidInput: nobody holds this sandbox.
+        """
+        sock = self._holds.get(handle.id)
+        if sock is None:
+            raise InvalidInput("Call hold first.")
+        answer, _ = await self._ask_on(sock, handle, {"op": "transplant", "twins": [twin.id for twin in twins]})
+        made: list[dict[str, Any]] = answer["twins"]
+        return made
+
+    async def release(self, handle: Handle) -> None:
+        """Let the contexts go on. Does nothing where nobody holds them."""
+        sock = self._holds.pop(handle.id, None)
+        if sock is not None:
+            sock.close()
 
 
 def _require_linux() -> None:
@@ -463,6 +523,7 @@ def _job(spec: Spec, resume: Handle | None, home: str) -> dict[str, Any]:
         "environment": None,
         "shown": [],
         "stack": jobs.COMMON["stack"],
+        "audit": spec.audit,
         "permissions": _rules(spec.permissions),
         "ignore": list(spec.ignore),
     }

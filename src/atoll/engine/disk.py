@@ -178,6 +178,12 @@ def _attached(path: str) -> tuple[str, int] | None:
     return None
 
 
+def devices() -> dict[str, str]:
+    """Every loop device, by the file that it is on."""
+    names = [name for name in os.listdir("/sys/block") if name.startswith("loop")]
+    return {file: f"/dev/{name}" for name in names if (file := _backing_file(name))}
+
+
 def device_of(path: str) -> str:
     """The loop device that is on a file; empty if none is."""
     wanted = os.path.realpath(path)

@@ -19,12 +19,15 @@ _SECONDS = 2.0
 class Hold:
     """Holds all processes of a sandbox from `with` to its end. `processes` lists them; who is held starts no others.
 
+    Those `besides` are tasks that the caller has stopped already.
+
     Raises:
         BirthFailed: they start others too fast, or one cannot be stopped; all go on.
     """
 
-    def __init__(self, processes: Callable[[], list[int]]) -> None:
+    def __init__(self, processes: Callable[[], list[int]], besides: frozenset[int] = frozenset()) -> None:
         self._list = processes
+        self._besides = besides
         self._tasks: dict[int, tracing.Task] = {}
 
     def __enter__(self) -> Self:
@@ -47,7 +50,7 @@ class Hold:
             task
             for process in self._list()
             for task in tracing.threads(process)
-            if task not in self._tasks and not _is_dead(task)
+            if task not in self._tasks and task not in self._besides and not _is_dead(task)
         ]
         told = [task for task in map(self._tell, new) if task is not None]
         for task in told:

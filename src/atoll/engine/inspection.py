@@ -41,8 +41,23 @@ def _filters(facts: dict[str, str]) -> int | None:
     return int(facts["Seccomp_filters"]) if "Seccomp_filters" in facts else None
 
 
-def check_closed(pid: int, uid: int) -> None:
-    """No capability, no way to get one, both filters, and the one id.
+_NAMESPACES = ("user", "mnt", "pid", "net", "ipc", "uts", "cgroup")
+
+
+def check_joined(pid: int, first: int, uid: int) -> None:
+    """That a process is where a sandbox's first process is, and has closed the same wall.
+
+    Raises:
+        Broken: it is not.
+    """
+    for name in _NAMESPACES:
+        if identity(f"/proc/{pid}/ns/{name}") != identity(f"/proc/{first}/ns/{name}"):
+            raise Broken(f"a process is in another {name} namespace")
+    check_closed(pid, uid, filters=1)
+
+
+def check_closed(pid: int, uid: int, *, filters: int = 2) -> None:
+    """No capability, no way to get one, all filters, and the one id.
 
     Raises:
         Broken: its wall does not stand.
@@ -52,7 +67,7 @@ def check_closed(pid: int, uid: int) -> None:
     wrong += [name for name, value in (("NoNewPrivs", "1"), ("Seccomp", "2")) if facts[name] != value]
     # The nursery's and its own, and those that atoll itself was started with.
     outer = _filters(status(os.getpid()))
-    if outer is not None and _filters(facts) != outer + 2:
+    if outer is not None and _filters(facts) != outer + filters:
         wrong.append("Seccomp_filters")
     wrong += [name for name in ("Uid", "Gid") if set(facts[name].split()) != {str(uid)}]
     if facts["Groups"]:

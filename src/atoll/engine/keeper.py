@@ -14,17 +14,23 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from . import cgroups, disk, errands, messages, midwife, nursed, parting, sweep, usage, viewpost
+from . import cgroups, disk, errands, inspection, messages, midwife, nursed, parting, sweep, usage, viewpost
 from .claim import claim
+from .inspection import Broken
 from .layers import Layers
 from .nest import Nest
 from .places import Rules
 from .restack import Sandbox
 from .settings import BirthFailed, Settings
 from .shadows import Shadows
+from .tracing import Strayed
+from .transplant import Place
 from .watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from .denials import Listener
 
 # How long a keeper with nothing to do sleeps at most, in seconds.
 TURN = 30.0
@@ -55,10 +61,14 @@ class Keeper:
         self._done = False
         self._recorder = 0
         self._watchdog = Watchdog.needed(born, settings.layout.box(sandbox))
+        self._denials: Listener | None = None
         self._poll = select.poll()
         for sock in (self._control, self._listener, maker):
             self._poll.register(sock.fileno(), _READABLE)
-        self._nest = Nest(shadows, self._control, self._poll, born["first"], self._facts["uid"], born["workdir"])
+        place = Place(sandbox, born["first"], self._facts["uid"], born["workdir"])
+        self._nest = Nest(
+            settings, shadows, self._control, self._poll, place, lambda: self._sandbox().processes(), live=born["live"]
+        )
         self._keep_on(only_if_kept=True)
         self.keep_files = False
         self.ending: socket.socket | None = None
@@ -93,6 +103,10 @@ class Keeper:
             elif self._watchdog and not self._paused:
                 self._watchdog.look(time.monotonic())
             self._records()
+            if self._denials:
+                self._denials.look(time.monotonic(), at_once=self._done)
+        if self._denials:
+            self._denials.close()
         if self._paused:
             # A frozen process cannot die.
             self._freeze(frozen=False)
@@ -128,6 +142,8 @@ class Keeper:
         wait = max(0.0, self._expires - time.time())
         if self._watchdog and not self._paused:
             wait = min(wait, self._watchdog.due(time.monotonic()))
+        if self._denials:
+            wait = min(wait, self._denials.due(time.monotonic()))
         return float(min(wait, TURN) * 1000 + 1)
 
     def _accept(self) -> None:
@@ -141,6 +157,7 @@ class Keeper:
     def _drop(self, client: socket.socket) -> None:
         self._poll.unregister(client.fileno())
         del self._clients[client.fileno()]
+        self._nest.forks.left(client)
         if client is self._maker:
             # The maker went away before it said that it has written the sandbox down: nobody knows of it, unless
             # it was a stopped one.
@@ -154,17 +171,17 @@ class Keeper:
         except (messages.Ended, ValueError):
             self._drop(client)
             return
-        for fd in fds:
-            os.close(fd)
         handler = _REQUESTS.get(str(request.get("op")))
         try:
             if handler is None:
                 raise BirthFailed(f"This sandbox's keeper does not know {request.get('op')!r}.", "unsupported")
-            handler(self, client, request)
+            handler(self, client, {**request, "descriptors": fds})
         except (KeyError, TypeError, ValueError) as error:
             _tell_error(client, {"code": "invalid_input", "message": f"A request that makes no sense: {error!r}."})
-        except (BirthFailed, OSError, usage.TooDeep) as error:
+        except (BirthFailed, OSError, usage.TooDeep, Strayed, Broken) as error:
             _tell_error(client, {"code": getattr(error, "code", "sandbox_error"), "message": str(error)})
+        finally:
+            messages.close(fds)
 
     def on_keep(self, client: socket.socket, request: dict[str, Any]) -> None:
         if client is self._maker:
@@ -268,6 +285,26 @@ class Keeper:
             group=self._group(),
         )
 
+    def on_hold(self, client: socket.socket, request: dict[str, Any]) -> None:
+        """Have its contexts stand still; see `livefork`."""
+        if self._paused:
+            raise BirthFailed("The sandbox is paused; call resume() first.", "busy")
+        self._nest.forks.hold(client, request)
+
+    def on_transplant(self, client: socket.socket, request: dict[str, Any]) -> None:
+        self._nest.transplant(client, request)
+
+    def on_release(self, client: socket.socket, request: dict[str, Any]) -> None:
+        self._nest.forks.left(client)
+        messages.send(client, {"ok": {}})
+
+    def on_place(self, client: socket.socket, request: dict[str, Any]) -> None:
+        self._nest.forks.place(client, request)
+
+    def on_adopt(self, client: socket.socket, request: dict[str, Any]) -> None:
+        self._nest.adopt(request, request["descriptors"])
+        messages.send(client, {"ok": {}})
+
     def on_checkpoint(self, client: socket.socket, request: dict[str, Any]) -> None:
         """From now on only its time and somebody's wish remove its files."""
         self._keep_on()
@@ -279,6 +316,16 @@ class Keeper:
     def _keep_on(self, *, only_if_kept: bool = False) -> None:
         if not only_if_kept or self._is_kept():
             sweep.keep_until(self._settings.layout, self._id, self._expires)
+
+    def on_audit(self, client: socket.socket, request: dict[str, Any]) -> None:
+        """Write down what the kernel has denied by now; with `start`, listen from now on."""
+        if request.get("start") and self._denials is None:
+            from .denials import listen
+
+            self._denials = listen(self._settings, self._id, self._first, self._facts["uid"], self._workdir)
+        if self._denials:
+            self._denials.look(time.monotonic(), at_once=True)
+        messages.send(client, {"ok": {}})
 
     def on_stop(self, client: socket.socket, request: dict[str, Any]) -> None:
         self.on_destroy(client, request)
@@ -301,8 +348,14 @@ _REQUESTS: dict[str, Callable[[Keeper, socket.socket, dict[str, Any]], None]] = 
     "checkpoint": Keeper.on_checkpoint,
     "restack": Keeper.on_restack,
     "stage": Keeper.on_stage,
+    "audit": Keeper.on_audit,
     "stop": Keeper.on_stop,
     "destroy": Keeper.on_destroy,
+    "hold": Keeper.on_hold,
+    "transplant": Keeper.on_transplant,
+    "release": Keeper.on_release,
+    "place": Keeper.on_place,
+    "adopt": Keeper.on_adopt,
 }
 
 
@@ -407,16 +460,12 @@ def _keep(settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int]
 
 def _end_children(shadows: Shadows) -> None:
     """Kill the first process, and with it all behind the wall, and what else was started for the sandbox."""
-    for pid in _children() - shadows.given:
+    for pid in shadows.own(inspection.children(os.getpid())):
         os.kill(pid, signal.SIGKILL)
+    shadows.end_all()
     # Contexts come to this process when their shadows have ended.
-    while _children() - shadows.given:
+    while shadows.own(inspection.children(os.getpid())):
         os.waitpid(-1, shadows.ANY)
-
-
-def _children() -> set[int]:
-    with open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:
-        return {int(pid) for pid in file.read().split()}
 
 
 def _undo(settings: Settings, sandbox: str) -> None:

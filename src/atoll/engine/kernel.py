@@ -16,9 +16,13 @@ _python = ctypes.pythonapi
 
 MACHINE = os.uname().machine
 _OLD_CALLS = {
-    "x86_64": {"clone": 56, "pivot_root": 155, "capset": 126, "seccomp": 317, "keyctl": 250, "syncfs": 306},
-    "aarch64": {"clone": 220, "pivot_root": 41, "capset": 91, "seccomp": 277, "keyctl": 219, "syncfs": 267},
-}
+    "x86_64": {
+        "clone": 56, "pivot_root": 155, "capset": 126, "seccomp": 317, "keyctl": 250, "syncfs": 306, "bpf": 321,
+    },
+    "aarch64": {
+        "clone": 220, "pivot_root": 41, "capset": 91, "seccomp": 277, "keyctl": 219, "syncfs": 267, "bpf": 280,
+    },
+}  # fmt: skip
 _NEW_CALLS = {
     "open_tree": 428,
     "move_mount": 429,
@@ -52,6 +56,7 @@ _FSCONFIG_SET_FLAG, _FSCONFIG_SET_STRING, _FSCONFIG_CMD_CREATE = 0, 1, 6
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_SECUREBITS = 1, 4, 24, 28
 PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 38, 47, 4
+PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 15, 36
 _KEYCTL_JOIN_SESSION_KEYRING = 1
 # noroot, no setuid fixup, keep-caps off, no ambient raise; each with its lock.
 SECUREBITS_LOCKED = 0b11101111

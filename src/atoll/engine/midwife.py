@@ -330,6 +330,7 @@ class Midwife:
         # None, or one: only who has one may be followed by more.
         nursed = [] if self._pidfd < 0 else [self._pidfd]
         born["nursed"] = bool(nursed)
+        born["live"] = self._settings.live and not nursed and job["network"] != "host"
         return born, [*fds, *nursed, *viewpost.pack(self._view)]
 
 

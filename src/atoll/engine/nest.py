@@ -1,14 +1,22 @@
-"""The keeper's part in the contexts of its sandbox: it makes them when the guest asks, and tells of their ends."""
+"""The keeper's part in the contexts of its sandbox: it makes them when the guest asks, tells of their ends, and has
+them forked into other sandboxes."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import select
+import signal
 import socket
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from . import messages
+from .livefork import LiveFork
+from .settings import Settings
 from .shadows import Shadows, tell
+from .transplant import Place
 
 _BIRTH, _DEATH = b"b", b"d"
 _READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
@@ -18,19 +26,30 @@ class Nest:
     """Args:
     control: the channel to the guest, which never blocks.
     poll: where the keeper waits; what is registered there for contexts is given to `attend`.
-    first: the sandbox's first process, whose user is `uid` and whose directory is `workdir`.
+    place: the sandbox.
+    live: whether its guest leaves it to the keeper to make contexts.
+    processes: lists all processes of the sandbox.
     """
 
     def __init__(
-        self, shadows: Shadows, control: socket.socket, poll: select.poll, first: int, uid: int, workdir: str
+        self,
+        settings: Settings,
+        shadows: Shadows,
+        control: socket.socket,
+        poll: select.poll,
+        place: Place,
+        processes: Callable[[], list[int]],
+        *,
+        live: bool,
     ) -> None:
-        self.shadows = shadows
+        self._shadows = shadows
         self._control = control
         self._poll = poll
-        self.first = first
-        self.uid = uid
-        self.workdir = workdir
+        self._place = place
         self._unsaid: deque[dict[str, Any]] = deque()
+        self._ends = -1
+        self.forks = LiveFork(settings, shadows, self._tell, place, processes, live=live)
+        shadows.know(place.first)
         for pidfd in shadows.contexts:
             poll.register(pidfd, select.POLLIN)
 
@@ -45,32 +64,52 @@ class Nest:
         except (messages.Ended, ValueError, RecursionError, OSError):
             return False
         messages.close(fds)
-        if "birth" not in request:
+        if "birth" in request:
+            self._bear()
+        elif "held" in request:
+            self.forks.held(request["held"])
+        else:
             return False
-        self._bear()
         return True
 
     def concerns(self, fd: int) -> bool:
-        return fd in self.shadows.contexts
+        return fd in self._shadows.contexts or fd == self._ends
 
     def attend(self, fd: int) -> None:
-        """A context has ended."""
+        """A context has ended, or something that was made for another sandbox has."""
+        if fd == self._ends:
+            with contextlib.suppress(BlockingIOError):
+                os.read(fd, 4096)
+            self._shadows.tidy()
+            return
         self._poll.unregister(fd)
-        self._unsaid.append(self.shadows.bury(fd))
+        self._unsaid.append(self._shadows.bury(fd))
         self._speak()
 
+    def transplant(self, client: socket.socket, request: dict[str, Any]) -> None:
+        """What is made there and ends there may come back here to be taken notice of."""
+        if self._ends < 0:
+            self._ends, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+            self._poll.register(self._ends, select.POLLIN)
+            signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+            signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        self.forks.transplant(client, request)
+
+    def adopt(self, request: dict[str, Any], fds: list[int]) -> None:
+        context = self.forks.adopt(request, fds)
+        self._poll.register(context.pidfd, select.POLLIN)
+
     def _bear(self) -> None:
-        known = set(self.shadows.contexts)
-        # What it says next may be about a number that the new one gets.
-        self._speak()
-        answer = self.shadows.bear(self.first, self.uid, self.workdir)
-        for pidfd in self.shadows.contexts.keys() - known:
+        known = set(self._shadows.contexts)
+        answer = self._shadows.bear(self._place.first, self._place.uid, self._place.workdir)
+        for pidfd in self._shadows.contexts.keys() - known:
             self._poll.register(pidfd, select.POLLIN)
-        try:
+        # If it does not take its answer, it never gets to know of the context, which ends without its guest.
+        with contextlib.suppress(OSError):
             tell(self._control, _BIRTH, *answer)
-        except OSError:
-            # It does not take its answer: it never gets to know of the context, which ends without its guest.
-            return
+
+    def _tell(self, kind: bytes, message: dict[str, Any], fds: list[int]) -> None:
+        tell(self._control, kind, message, fds)
 
     def _speak(self) -> None:
         """A guest that does not listen must not stop its keeper."""

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from ..guest import contextprocess
 from ..guest.shared import SIZE
-from . import cgroups, enclosing, inspection, kernel, messages
+from . import cgroups, enclosing, inspection, kernel, messages, usage
 from .batch import Batch, Scratch
 from .settings import BirthFailed, Settings
 from .tracing import CALLS, EXIT_KILL, TRACE_CLONE, TRACE_FORK, Strayed, Task
@@ -30,6 +30,7 @@ MOST = 64
 # A guest that makes and kills contexts without end gets so many at once, and then so many a second.
 _PER_SECOND = 20.0
 _PATIENCE = 5.0
+_DYING = 2.0
 _CLONE_VM, _CLONE_SIGHAND = 0x100, 0x800
 SHARED_MEMORY = _CLONE_VM | _CLONE_SIGHAND
 OPTIONS = TRACE_CLONE | TRACE_FORK | EXIT_KILL
@@ -40,7 +41,8 @@ LAST_DESCRIPTOR = 0xFFFFFFFF
 _NOWHERE = 0x7FFFFFFFF000
 _UNREGISTER = 1
 _VICTIM = "1000"
-_PR_SET_CHILD_SUBREAPER = 36
+# What a shadow is called that was made for another sandbox.
+GIVEN = "atoll-shadow"
 _WALL = 0x40000000
 
 
@@ -98,11 +100,14 @@ class Shadows:
         self._settings = settings
         self._group = cgroups.Group(settings.hierarchy, sandbox) if settings.hierarchy else None
         self.contexts: dict[int, Context] = {}
-        # What belongs to other sandboxes by now, though it descends from here.
-        self.given: set[int] = set()
         self._allowance = float(MOST)
         self._counted = time.monotonic()
         self._made = 0
+        self._namespace: inspection.Identity = (0, 0)
+
+    def know(self, first: int) -> None:
+        """Remember which processes are this sandbox's, for when its first one is gone."""
+        self._namespace = inspection.identity(f"/proc/{first}/ns/pid")
 
     def bear(self, first: int, uid: int, workdir: str) -> Answer:
         """Make a context in the sandbox of a first process; gives what its guest is told, and the guest's descriptors.
@@ -146,7 +151,7 @@ class Shadows:
 
     def _bear(self, first: int, ends: Ends, workdir: str) -> Context:
         assert self._group is not None  # noqa: S101 - has room
-        kernel.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         shelter, doors = self._group.shelter(), self._group.doors()
         keeper = os.getpid()
         shadow = os.fork()
@@ -157,42 +162,66 @@ class Shadows:
             try:
                 self._enclose(first, made, len(doors), workdir)
                 _park(task)
-                context = Context(made.id, _inner(made.id), task)
+                context = Context(made.id, inner_pid(made.id), task)
             except BaseException:
                 os.kill(made.id, signal.SIGKILL)
                 raise
             made.detach()
         except BaseException:
-            _end(shadow)
+            end(shadow)
             raise
         return context
 
     def _enclose(self, first: int, task: Task, doors: int, workdir: str) -> None:
         """What must be done from outside; then have it join and close its wall."""
-        copy_limits(first, task.id)
-        cgroups.write(f"/proc/{task.id}/oom_score_adj", _VICTIM)
+        settle(first, task.id)
         scratch = Scratch(task)
         batch = Batch(scratch)
         enclosing.join_groups(batch, range(DOORS, DOORS + doors))
         enclosing.enclose(batch, self._settings, FIRST, workdir)
-        batch.run(task, _inner(task.id))
+        batch.run(task, inner_pid(task.id))
         scratch.remove(task)
         task.restore()
+
+    def end_all(self) -> None:
+        """Kill all shadows, also those that are not this process's children: a context is not gone while its shadow,
+        who is its parent, does not take notice."""
+        for context in self.contexts.values():
+            end(context.shadow.id)
+
+    def tidy(self) -> None:
+        """Take notice of the ends of those that came to this process after they were made for other sandboxes."""
+        for child in inspection.children(os.getpid()):
+            if was_given(child, self._namespace) and usage.is_zombie(child):
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(child, _WALL | os.WNOHANG)
+
+    def own(self, children: set[int]) -> set[int]:
+        """Those of this process's children that do not belong to other sandboxes."""
+        return {child for child in children if not was_given(child, self._namespace)}
 
     def bury(self, pidfd: int) -> dict[str, int]:
         """After a context has ended, of which its `pidfd` tells; gives what its guest is told."""
         context = self.contexts.pop(pidfd)
         status = _exit_status(context.task)
-        _end(context.shadow.id)
+        end(context.shadow.id)
         with contextlib.suppress(ChildProcessError):
             os.waitpid(context.task, _WALL)
         os.close(pidfd)
         return {"number": context.number, "status": status}
 
-    def end(self) -> None:
-        """Kill all shadows. Their contexts are killed with the first process of their namespace."""
-        for context in self.contexts.values():
-            _end(context.shadow.id)
+
+def was_given(child: int, namespace: inspection.Identity = (0, 0)) -> bool:
+    """Whether a child of this process is a context, or the shadow of one, that is not of the sandbox with a `namespace`
+    of processes."""
+    try:
+        facts = inspection.status(child)
+        if facts["Name"] == GIVEN:
+            return True
+        inside = len(facts["NSpid"].split()) > len(inspection.status(os.getpid())["NSpid"].split())
+        return inside and inspection.identity(f"/proc/{child}/ns/pid") != namespace
+    except OSError:
+        return False
 
 
 def make_ends(uid: int) -> Ends:
@@ -290,6 +319,12 @@ def lose(task: Task) -> None:
     task.registers = registers
 
 
+def settle(first: int, task: int) -> None:
+    """Give a task what the first process gives to whatever it starts: its limits, and its place when memory is full."""
+    copy_limits(first, task)
+    cgroups.write(f"/proc/{task}/oom_score_adj", _VICTIM)
+
+
 def copy_limits(source: int, target: int) -> None:
     """Give a process the limits of another one, with the mark that is one of them (guest/marks.py)."""
     ours = _limits(target)
@@ -309,7 +344,7 @@ def _limit(text: bytes) -> int:
     return resource.RLIM_INFINITY if text.strip() == b"unlimited" else int(text)
 
 
-def _inner(task: int) -> int:
+def inner_pid(task: int) -> int:
     """What a process calls itself."""
     return int(inspection.status(task)["NSpid"].split()[-1])
 
@@ -323,12 +358,17 @@ def _exit_status(task: int) -> int:
         return int(signal.SIGKILL)
 
 
-def _end(shadow: int) -> None:
+def end(task: int) -> None:
+    """Kill a task and wait for its end, unless that is for somebody else to see first."""
     with contextlib.suppress(ProcessLookupError):
-        os.kill(shadow, signal.SIGKILL)
+        os.kill(task, signal.SIGKILL)
+    until = time.monotonic() + _DYING
     with contextlib.suppress(ChildProcessError):
-        while not os.WIFEXITED(status := os.waitpid(shadow, _WALL)[1]) and not os.WIFSIGNALED(status):
-            pass
+        while time.monotonic() < until:
+            found, status = os.waitpid(task, _WALL | os.WNOHANG)
+            if found and not os.WIFSTOPPED(status):
+                return
+            os.sched_yield()
 
 
 def tell(control: socket.socket, kind: bytes, message: dict[str, Any], fds: list[int]) -> None:

@@ -40,8 +40,8 @@ _NO_CALL = (1 << 64) - 1
 
 # The numbers of x86-64: no other machine is known here.
 CALLS = {
-    "write": 1, "close": 3, "mmap": 9, "munmap": 11, "dup2": 33, "getpid": 39, "clone": 56, "fork": 57, "vfork": 58,
-    "wait4": 61, "kill": 62, "chdir": 80, "umask": 95, "setsid": 112, "setgroups": 116, "setresuid": 117,
+    "write": 1, "close": 3, "mmap": 9, "mprotect": 10, "munmap": 11, "getpid": 39, "clone": 56, "fork": 57, "kill": 62,
+    "chdir": 80, "umask": 95, "setsid": 112, "setgroups": 116, "setresuid": 117,
     "setresgid": 119, "capset": 126, "prctl": 157, "dup3": 292, "setns": 308, "seccomp": 317, "rseq": 334,
     "pidfd_open": 434, "close_range": 436, "openat2": 437, "pidfd_getfd": 438, "landlock_create_ruleset": 444,
     "landlock_add_rule": 445, "landlock_restrict_self": 446,
@@ -175,6 +175,15 @@ class Task:
         self.id, self._saved, self._mask, self._instruction = task, None, 0, instruction
         self._signals, self.first = [], None
         return self
+
+    @property
+    def instruction(self) -> int:
+        """Where it is sent to make a system call."""
+        return self._instruction
+
+    def send_to(self, instruction: int) -> None:
+        """Say anew where it makes system calls: its memory may have been changed by others."""
+        self._instruction = instruction
 
     def interrupt(self) -> None:
         """Have it stop before its next instruction. If it is frozen, it stops when it is thawed."""

@@ -24,6 +24,7 @@ from ..guest.contextprocess import find_own_modules
 from . import (
     cgroups,
     disk,
+    inspection,
     kernel,
     landlock,
     layout,
@@ -40,6 +41,7 @@ from .midwife import kind_of
 from .nursery import open_nursery
 from .rehearsal import rehearse
 from .settings import Settings, new_id
+from .shadows import was_given
 
 IDLE_SECONDS = 300.0
 # Enough for the next few requests of each kind; a burst larger than this forks on demand. A closed one is
@@ -99,7 +101,6 @@ class Zygote:
         if settings.nurse is not None:
             self._poll.register(settings.nurse.fileno(), _READABLE)
         self._clients: dict[int, socket.socket] = {}
-        self._children = 0
         # For each sandbox that is being made for somebody, a pipe that ends when it is.
         self._made: dict[int, None] = {}
         self._last = time.monotonic()
@@ -107,6 +108,8 @@ class Zygote:
         self._poll.register(self._reader, _READABLE)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        # Whoever outlives the keeper that has made it comes here, and is taken notice of at once.
+        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
 
     def run(self) -> None:
         """Serve until idle and childless, or until the socket's name is gone."""
@@ -146,7 +149,8 @@ class Zygote:
         if not os.path.exists(self._settings.layout.run):
             return True
         idle = time.monotonic() - self._last > IDLE_SECONDS
-        return idle and self._children <= sum(lot.size for lot in self._lots)
+        # The stem, and those that are parked.
+        return idle and len(inspection.children(os.getpid())) <= 1 + sum(lot.size for lot in self._lots)
 
     def _handle(self, fd: int) -> None:
         if fd == self._listener.fileno():
@@ -247,7 +251,6 @@ class Zygote:
         # Of the open ones none has imported anything: forking one from the nursery is quicker than that.
         if lot and (kind == "closed" or not nursed) and self._hand_over(lot, job, client):
             return
-        self._children += 1
         reader, writer = os.pipe2(os.O_CLOEXEC)
         sandbox = job["resume"] or new_id()
         stem.ask(
@@ -276,7 +279,6 @@ class Zygote:
 
     def _park(self, lot: Lot) -> None:
         ours, theirs = messages.pair()
-        self._children += 1
         with theirs:
             stem.ask(self._stem, lot.order, new_id(), b"", theirs.fileno())
         lot.starting[ours.fileno()] = ours
@@ -308,12 +310,10 @@ class Zygote:
         with contextlib.suppress(BlockingIOError):
             os.read(self._reader, 4096)
         with contextlib.suppress(ChildProcessError):
-            while True:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-                if pid == 0:
-                    return
-                self._children -= 1
-                if status != 0:
+            while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                given = was_given(found.si_pid)
+                os.waitpid(found.si_pid, 0)
+                if found.si_status != 0 and not given:
                     sweep.sweep(self._settings)
 
 

@@ -13,7 +13,8 @@ import sys
 import types
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
 
-from . import stories, variables
+from . import stories, twinning, variables
+from .arguments import Arguments
 from .asking import Asking
 from .awakening import Memory, notice
 from .cellstreams import Streams
@@ -33,6 +34,8 @@ _SHORT = 2000
 _MAYBE_INDENTED = ("", " ", "\t", "\f", "#")
 _NOTHING_WENT_WRONG = b'{"ok":{"count":%d,"error":null,"truncated":%s}}'
 
+_STANDING = b'{"standing":true}'
+
 Handler = Callable[[Dict[str, Any], Port], Dict[str, Any]]
 
 
@@ -46,7 +49,7 @@ class Interpreter:
         self.namespace = self._module.__dict__
         self.namespace["__builtins__"] = sys.modules["builtins"]
         sys.modules["__main__"] = self._module
-        self._forked = False
+        self._forked = self.twinning = False
         os.register_at_fork(after_in_child=self._note_fork)
         self.flags = 0
         self.notice = ""
@@ -143,10 +146,17 @@ class Interpreter:
         self._displays.show_main(value)
 
     def _note_fork(self) -> None:
-        self._forked = True
-        self._streams.leave_page()
+        """In a child. A twin that the keeper makes is none: it goes on as what it was."""
+        self._forked = not self.twinning
+        self._streams.renew(keeps_page=self.twinning)
         self._results.renew_lock()
         Port.telling = _thread.RLock()
+
+    def settle_in(self) -> None:
+        """In a twin."""
+        self._asking.settle_in()
+        if self._events is not None:
+            twinning.renew_loop(self._events)
 
     def _end_child(self) -> NoReturn:
         """The cell forked, and this is a child that has come to the cell's end: what follows is its parent's."""
@@ -255,6 +265,13 @@ class Surroundings:
             os.close(self._directory)
 
 
+def _fork() -> int:
+    made = os.fork()
+    if made == 0 and not twinning.is_twin():
+        os._exit(0)
+    return made
+
+
 class Service:
     """Serves requests, one after the other, until the guest hangs up.
 
@@ -272,6 +289,7 @@ class Service:
         self._streams.install()
         self._interpreter = Interpreter(self._streams, shared)
         self._handlers: Dict[str, Handler] = {
+            "fork": lambda _request, _port: {},
             "variables": lambda request, port: variables.handle(self._interpreter.namespace, request, port),
             "freeze": lambda request, _port: memory.freeze(
                 self._interpreter.namespace, request, self._interpreter.flags
@@ -300,6 +318,8 @@ class Service:
             self._guest.settle()
         if self._memory.asleep:
             self._interpreter.declines = self._wake() and do == "code"
+        if do == "fork" and self._stand(request):
+            return  # who asked for it is another sandbox's guest
         answer = self._interpreter.run(request, port) if do == "code" else self._handle(do, request, port)
         self._streams.begin(self._guest, None)
         if port.lane and self._streams.relays():
@@ -308,6 +328,24 @@ class Service:
         if port.lane and self._shared.relaying:
             self._guest.settle()  # it began to send something on before it could see the end
         port.end(answer)
+
+    def _stand(self, request: Dict[str, Any]) -> bool:
+        """Let the keeper make twins of this process. True in one."""
+        self._streams.flush_own()
+        self._interpreter.twinning = True
+        try:
+            seconds = Arguments(request).seconds("seconds") or 0.0
+            if not twinning.stand(lambda: self._guest.tell(_STANDING), _fork, seconds):
+                return False
+        finally:
+            self._interpreter.twinning = False
+        twinning.settle_in()
+        self._interpreter.settle_in()
+        self._reception.renew()
+        self._streams.begin(self._guest, None)
+        self._shared.begin(0, 0, self._interpreter.count)
+        self._shared.end()
+        return True
 
     def _wake(self) -> bool:
         """Whether it was interrupted. That gives up one variable, so it may come at any time."""

@@ -88,10 +88,11 @@ class Streams:
         # Errors and hang-ups are no output: a cell may close its pipes.
         return self._shared.relaying or any(mask & select.POLLIN for _, mask in self._taps.poll(0))
 
-    def leave_page(self) -> None:
-        """In a forked child: the page is its parent's, and so is the thread that held the lock."""
+    def renew(self, *, keeps_page: bool) -> None:
+        """In a forked child: who held the lock is its parent's thread. So is the page, unless it has its own."""
         self.lock = _thread.RLock()
-        self._may_leave = self.in_haste = False
+        self._may_leave = keeps_page
+        self.in_haste = False
         self._used = 0
 
     def write(self, stream: int, data: memoryview) -> None:

@@ -14,7 +14,7 @@ from .contextstart import ContextSettings, Started, start
 from .killing import send
 from .loop import IN, OUT, Callback
 from .machine import Machine
-from .marks import mark_of
+from .marks import put_mark
 from .packets import GO, LANE, PACKET, SETTLED, SKIP
 from .pipes import Source
 
@@ -49,10 +49,12 @@ class ContextLink:
     def __init__(
         self, machine: Machine, listener: Listener, settings: ContextSettings, started: Optional[Started] = None
     ) -> None:
-        # One that was brought has had the newest mark when it was.
-        self.mark = machine.marks.issue() if started is None else mark_of(started.pid)
+        self.mark = machine.marks.issue()
         if started is None:
             started = start(machine, settings)
+        else:
+            put_mark(started.pid, self.mark)
+        self.number = started.number
         self.shared = started.shared
         self._loop = machine.loop
         self._listener = listener

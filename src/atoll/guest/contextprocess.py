@@ -5,7 +5,6 @@ from __future__ import annotations
 import _frozen_importlib_external as _bootstrap
 import _sitebuiltins
 import builtins
-import ctypes
 import gc
 import os
 import signal
@@ -22,9 +21,7 @@ from .config import Config
 from .machine import undo_inherited_signals
 from .ports import Reception
 from .shared import Shared
-
-_PR_SET_DUMPABLE = 4
-_prctl = ctypes.CDLL(None).prctl
+from .twinning import own_its_proc
 
 _BROKEN = 70
 _PACKAGE = __name__.partition(".")[0]
@@ -51,7 +48,7 @@ def become_context(config: Config, env: Dict[str, str], ends: Ends, frozen: str 
     `env` is added to the sandbox's own, `frozen` is a file with variables to bring back.
     """
     try:
-        _own_its_proc()
+        own_its_proc()
         reset_signals()
         os.setsid()
         _connect(ends)
@@ -82,11 +79,6 @@ def be_born(wire: int, taps: Tuple[int, int], page: int) -> NoReturn:
         become_context(brief.config, brief.env, Ends(sock, null, 1, 2, taps, shared), brief.frozen)
     finally:
         os._exit(_BROKEN)
-
-
-def _own_its_proc() -> None:
-    """The guest hides its memory from the code that it runs; a context may look at its own in /proc."""
-    _prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
 def reset_signals() -> None:

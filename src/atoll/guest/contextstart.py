@@ -31,10 +31,14 @@ class ContextSettings(NamedTuple):
 
 
 class Started(NamedTuple):
-    """The guest's ends of socket and pipes, the pid, the page that both see, and how its end is told."""
+    """The guest's ends of socket and pipes, the pid, the page that both see, and how its end is told.
+
+    `number` is the keeper's name for it, 0 for one that the guest has forked.
+    """
 
     sock: socket.socket
     pid: int
+    number: int
     outputs: Tuple[int, int]
     shared: Shared
     watch: Callable[[Exited], None]
@@ -59,7 +63,7 @@ def adopted(machine: Machine, newborn: Newborn) -> Started:
     shared = Shared(newborn.page)
     os.close(newborn.page)
     number, pid = newborn.number, newborn.pid
-    return Started(newborn.wire, pid, newborn.outputs, shared, lambda exited: births.watch(number, pid, exited))
+    return Started(newborn.wire, pid, number, newborn.outputs, shared, lambda exited: births.watch(number, pid, exited))
 
 
 def _brief(machine: Machine, settings: ContextSettings, newborn: Newborn) -> Started:
@@ -95,4 +99,4 @@ def _forked(machine: Machine, settings: ContextSettings) -> Started:
     finally:
         theirs.close()
     close_all([stdout, stderr])
-    return Started(ours, pid, (stdout_end, stderr_end), shared, lambda exited: machine.reaper.watch(pid, exited))
+    return Started(ours, pid, 0, (stdout_end, stderr_end), shared, lambda exited: machine.reaper.watch(pid, exited))

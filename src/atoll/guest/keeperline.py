@@ -11,6 +11,7 @@ from typing import Any, Deque, Dict, List, NamedTuple, Tuple
 
 MAX_MESSAGE = 1 << 17
 NEW_CLIENT, ENVIRONMENT, ANSWER, DEATH = b"c", b"e", b"b", b"d"
+HOLD, RELEASE, ADOPT = b"h", b"r", b"a"
 _MOST_DESCRIPTORS = 4
 _PATIENCE = 20.0
 _INT = array.array("i").itemsize

@@ -12,7 +12,7 @@ import signal
 import socket
 from typing import Any, Callable, Dict, Optional, Set
 
-from . import files, removal, search, transfer, trees, watch
+from . import family, files, removal, search, transfer, trees, watch
 from .arguments import Arguments
 from .births import Births
 from .channel import Channel, Connection, Operation
@@ -68,6 +68,7 @@ class Server:
         self._sessions = Sessions(machine)
         self._lasting = Lasting(config.state_directory(), self._contexts.standings)
         self._contexts.revive(self._lasting.kept())
+        self._family = family.Family(machine, self._line, self._contexts, self._sessions)
         self._connections: Set[Connection] = set()
         self._had_client = False
         self._operations = self._table(machine.root)
@@ -181,6 +182,9 @@ class Server:
             self._contexts.discard_unused()
         elif order.kind == DEATH and self._machine.births is not None:
             self._machine.births.died(order.rest)
+        elif order.kind in family.ORDERS and self._machine.births is not None:
+            self._family.obey(order)
+            return
         for fd in order.descriptors:
             if order.kind == NEW_CLIENT:
                 self._welcome(socket.socket(fileno=fd))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 from . import toolchains
 from .arguments import Arguments
@@ -48,6 +48,9 @@ class Sessions:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._sessions: Dict[str, Session] = {}
+
+    def names(self) -> List[str]:
+        return list(self._sessions)
 
     def open(self, arguments: Arguments) -> Dict[str, Any]:
         """Make one, and its shell with it, so that what is wrong is told now."""

@@ -156,6 +156,8 @@ class _Attempt:
                     del self._accepted[path]
                     self.rejected[path] = reason
             plan = Planner(self._look, self._accepted, self.rejected).plan()
+            if plan.removals:
+                preparation.hold(self._accepted)
             steps = preparation.steps(plan, self._accepted)
             staging.sync()
         return journal._replace(phase="commit", steps=steps)

@@ -77,7 +77,7 @@ class Tree:
             return error.errno == errno.EXDEV
         return False
 
-    def open_file(self, path: str) -> int:
+    def open_file(self, path: str, access: int = os.O_RDONLY) -> int:
         """A regular file, to be read. Raises OSError, with EINVAL for anything else: nothing else is ever opened."""
         above, name = split(path)
         fd = beneath.open_beneath(self.directory(above), name, os.O_PATH | os.O_NOFOLLOW, self._resolve)
@@ -85,9 +85,23 @@ class Tree:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise OSError(errno.EINVAL, "it is no regular file", path)
             # By descriptor, so that it is the very file that was just looked at.
-            return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+            return os.open(f"/proc/self/fd/{fd}", access | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         finally:
             os.close(fd)
+
+    def hold(self, path: str, found: os.stat_result) -> None:
+        """Have an overlay take something into its own layer that so far it only borrows from below.
+
+        What cannot be taken, on a full disk for instance, stays borrowed.
+        """
+        above, name = split(path)
+        try:
+            if stat.S_ISREG(found.st_mode):
+                os.close(self.open_file(path, os.O_WRONLY))
+            else:
+                os.chown(name, -1, -1, dir_fd=self.directory(above), follow_symlinks=False)
+        except OSError:
+            pass
 
     def link_target(self, path: str) -> str:
         """Raises OSError."""

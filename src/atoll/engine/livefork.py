@@ -1,0 +1,329 @@
+"""Live forks: the contexts of a sandbox go on in other sandboxes as well, with all that they had in memory.
+
+`hold` has the contexts stand still; `transplant` makes twins of them in sandboxes that exist already; `release` lets
+them go on. The client that holds keeps its connection; when it goes, they go on. `adopt` is what one keeper asks of
+another: to take over a twin that it has made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from . import inspection, messages
+from .holding import Hold
+from .inspection import Broken
+from .layout import Layout
+from .losses import losses
+from .originals import NotForking, Original, bring
+from .prints import clean, take
+from .settings import BirthFailed, Settings
+from .shadows import OPTIONS, Context, Shadows, end
+from .tracing import Strayed, Task
+from .transplant import Place, Surgeon, Twin
+
+# How long contexts stand still at most when nobody comes for them, in seconds.
+_STANDING = 120.0
+_MOST_NAME, _MOST_CONTEXTS = 200, 64
+_KEEPER_TIMEOUT = 5.0
+_FAILURES = (OSError, Strayed, Broken, NotForking, BirthFailed)
+
+Tell = Callable[[bytes, dict[str, Any], list[int]], None]
+
+
+class LiveFork:
+    """The keeper's part.
+
+    Args:
+        tell: gives the guest an order; raises OSError if it does not listen.
+        place: this sandbox itself.
+        processes: lists all that run behind its wall.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        shadows: Shadows,
+        tell: Tell,
+        place: Place,
+        processes: Callable[[], list[int]],
+        *,
+        live: bool,
+    ) -> None:
+        self._live = live
+        self._settings = settings
+        self._shadows = shadows
+        self._tell = tell
+        self._place = place
+        self._processes = processes
+        self._holder: socket.socket | None = None
+        self._waits = False
+        self._standing: dict[str, tuple[Context, dict[str, Any]]] = {}
+
+    def hold(self, client: socket.socket, request: dict[str, Any]) -> None:
+        """Answered by `held`."""
+        if not self._live:
+            raise BirthFailed("The contexts of this sandbox cannot be forked while they live.", "unsupported")
+        if self._holder is not None:
+            raise BirthFailed("This sandbox is being forked by somebody else.", "busy")
+        self._tell(b"h", {"wait": float(request["seconds"]), "seconds": _STANDING}, [])
+        self._holder, self._waits = client, True
+
+    def held(self, report: Any) -> None:
+        """The guest, who may say anything, says how its contexts stand."""
+        if self._holder is None or not self._waits:
+            return
+        self._waits = False
+        try:
+            contexts, sessions = _checked(report)
+            busy = next((each["name"] for each in contexts if each["state"] == "busy"), None)
+            if busy is not None:
+                raise BirthFailed(f"Context {busy!r} runs a cell; wait for its end, or interrupt it.", "busy")
+            answer = [self._describe(each) for each in contexts]
+        except BirthFailed as error:
+            client = self._holder
+            self.release()
+            _answer(client, {"error": {"code": error.code, "message": str(error)}})
+        else:
+            lost = [
+                {"name": each, "language": "session", "live": False, "reason": "it is a shell"} for each in sessions
+            ]
+            _answer(self._holder, {"ok": {"contexts": [*answer, *lost]}})
+
+    def _describe(self, report: dict[str, Any]) -> dict[str, Any]:
+        told = {"name": report["name"], "language": report["language"], "workdir": report["cwd"]}
+        if report["state"] != "standing":
+            return {**told, "live": False, "used": report["state"] != "unused", "reason": _reason(report)}
+        context = next((each for each in self._shadows.contexts.values() if each.number == report["number"]), None)
+        if context is None:
+            return {**told, "live": False, "used": True, "reason": "its process is gone"}
+        self._standing[report["name"]] = context, {"name": report["name"], "cwd": report["cwd"], "env": report["env"]}
+        return {**told, "live": True, "used": True, "loses": losses(context.task)}
+
+    def transplant(self, client: socket.socket, request: dict[str, Any]) -> None:
+        twins = [str(each) for each in request["twins"]]
+        if client is not self._holder or self._waits:
+            raise BirthFailed("Only who holds the sandbox can fork it.", "invalid_input")
+        with _one_processor(self._shadows):
+            answer = self._transplant(twins)
+        messages.send(client, {"ok": {"twins": answer}})
+
+    def _transplant(self, twins: Sequence[str]) -> list[dict[str, Any]]:
+        told: dict[str, list[dict[str, Any]]] = {twin: [] for twin in twins}
+        places = {twin: self._ask_place(twin) for twin in twins}
+        originals: dict[str, Original] = {}
+        prints: dict[str, Task] = {}
+        failed: dict[str, str] = {}
+        try:
+            for name, (context, _) in self._standing.items():
+                with _noted(failed, name):
+                    originals[name] = bring(context)
+            self._take_prints(originals, prints, failed)
+        finally:
+            for original in originals.values():
+                with contextlib.suppress(OSError):
+                    original.let_on()
+        for name, original in originals.items():
+            if name in prints:
+                with _noted(failed, name):
+                    self._spread(original, prints.pop(name), self._standing[name][1], places, told)
+        for name, reason in failed.items():
+            for twin in twins:
+                told[twin].append({"name": name, "live": False, "reason": reason})
+        return [{"id": twin, "contexts": told[twin]} for twin in twins]
+
+    def _take_prints(self, originals: dict[str, Original], prints: dict[str, Task], failed: dict[str, str]) -> None:
+        """Nobody of the sandbox runs meanwhile: the shadows do, in memory that is theirs."""
+        if not originals:
+            return
+        stopped = frozenset(original.task.id for original in originals.values())
+        with _noted(failed, *originals), Hold(self._processes, stopped):
+            for name, original in originals.items():
+                with _noted(failed, name):
+                    prints[name] = take(original.context)
+
+    def _spread(
+        self,
+        original: Original,
+        task: Task,
+        settings: dict[str, Any],
+        places: dict[str, Place | str],
+        told: dict[str, list[dict[str, Any]]],
+    ) -> None:
+        wanted = {twin: place for twin, place in places.items() if isinstance(place, Place)}
+        for twin, place in places.items():
+            if isinstance(place, str):
+                told[twin].append({"name": settings["name"], "live": False, "reason": place})
+        left = len(wanted)
+        try:
+            surgeon = Surgeon(self._settings, original, clean(task, original.context.page))
+            for twin, place in wanted.items():
+                failed: dict[str, str] = {}
+                left -= 1
+                with _noted(failed, twin):
+                    self._hand_over(surgeon.make(place, last=left == 0), place, settings)
+                story = {"live": False, "reason": failed[twin]} if failed else {"live": True}
+                told[twin].append({"name": settings["name"], **story})
+        except BaseException:
+            left = max(left, 1)
+            raise
+        finally:
+            if left or not wanted:
+                end(task.id)
+
+    def _hand_over(self, twin: Twin, place: Place, settings: dict[str, Any]) -> None:
+        """Have the other keeper take it, and only then let it make its first step."""
+        given = [*twin.ends.of_guest]
+        try:
+            # It stops for good before its next instruction, and who sees it stopped takes it over.
+            os.kill(twin.shadow.id, signal.SIGSTOP)
+            twin.shadow.detach()
+            request = {"op": "adopt", "shadow": twin.shadow.id, "task": twin.task.id, "settings": settings}
+            _ask(self._settings.layout, place.id, request, given)
+            os.sched_setaffinity(twin.task.id, _processors)
+            twin.task.detach()
+        except BaseException:
+            end(twin.task.id)
+            end(twin.shadow.id)
+            raise
+        finally:
+            messages.close(given)
+
+    def _ask_place(self, twin: str) -> Place | str:
+        """Where a twin is; or why there is no place for one."""
+        try:
+            answer = _ask(self._settings.layout, twin, {"op": "place"}, [])
+        except (OSError, BirthFailed) as error:
+            return str(error)
+        return Place(twin, answer["first"], answer["uid"], answer["workdir"]) if answer["live"] else "it takes none"
+
+    def place(self, client: socket.socket, request: dict[str, Any]) -> None:
+        place = self._place
+        facts = {"first": place.first, "uid": place.uid, "workdir": place.workdir, "live": self._live}
+        messages.send(client, {"ok": facts})
+
+    def adopt(self, request: dict[str, Any], fds: list[int]) -> Context:
+        """Take over a twin that another keeper has made; gives it.
+
+        Raises:
+            BirthFailed: it is none.
+            OSError: it is gone, or the guest does not listen.
+        """
+        task, shadow = int(request["task"]), int(request["shadow"])
+        facts = inspection.status(task)
+        inspection.check_joined(task, self._place.first, self._place.uid)
+        if int(facts["PPid"]) != shadow or len(fds) != 4:
+            raise BirthFailed("What was brought is no twin.", "invalid_input")
+        taken = Task(shadow, OPTIONS)
+        try:
+            taken.interrupt()
+            taken.halt(taken.wait())
+            os.kill(shadow, signal.SIGCONT)
+            taken.begin()
+            context = Context(task, int(facts["NSpid"].split()[-1]), taken)
+            self._shadows.add(context, fds[3])
+            told = {"number": context.number, "pid": context.pid, **request["settings"]}
+            self._tell(b"a", told, [os.dup(fd) for fd in fds])
+        except BaseException:
+            end(shadow)
+            raise
+        return context
+
+    def release(self) -> None:
+        """Let them go on."""
+        self._holder, self._waits = None, False
+        self._standing.clear()
+        with contextlib.suppress(OSError):
+            self._tell(b"r", {}, [])
+
+    def left(self, client: socket.socket) -> None:
+        """A client is gone."""
+        if client is self._holder:
+            self.release()
+
+
+_processors: set[int] = set()
+
+
+@contextlib.contextmanager
+def _one_processor(shadows: Shadows) -> Iterator[None]:
+    """With tracer and traced on one processor, a stop costs a third."""
+    _processors.clear()
+    _processors.update(os.sched_getaffinity(0))
+    chosen = {min(_processors)}
+    tasks = [0, *(context.shadow.id for context in shadows.contexts.values())]
+    try:
+        for task in tasks:
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(task, chosen)
+        yield
+    finally:
+        for task in tasks:
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(task, _processors)
+
+
+@contextlib.contextmanager
+def _noted(failed: dict[str, str], *names: str) -> Iterator[None]:
+    try:
+        yield
+    except _FAILURES as error:
+        failed.update(dict.fromkeys(names, str(error)))
+
+
+def _reason(report: dict[str, Any]) -> str:
+    if report["language"] != "python":
+        return "only Python contexts can be forked while they live"
+    if report["state"] == "unused":
+        return "it has run nothing"
+    return str(report.get("reason") or "it was not made by the keeper")[:_MOST_NAME]
+
+
+def _checked(report: Any) -> tuple[list[dict[str, Any]], list[str]]:
+    """Raises: BirthFailed: it is not what a guest says."""
+    try:
+        contexts = [_checked_context(each) for each in report["contexts"][:_MOST_CONTEXTS]]
+        sessions = [str(each)[:_MOST_NAME] for each in report["sessions"][:_MOST_CONTEXTS]]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise BirthFailed("The guest does not say how its contexts stand.", "sandbox_error") from error
+    return contexts, sessions
+
+
+def _checked_context(each: dict[str, Any]) -> dict[str, Any]:
+    env = each.get("env") or {}
+    return {
+        **{name: str(each[name])[:_MOST_NAME] for name in ("name", "language", "state")},
+        "cwd": str(each["cwd"])[:4096],
+        "env": {str(name): str(value) for name, value in env.items()},
+        "number": each.get("number"),
+        "reason": each.get("reason"),
+    }
+
+
+def _answer(client: socket.socket, message: dict[str, Any]) -> None:
+    with contextlib.suppress(OSError):
+        messages.send(client, message)
+
+
+def _ask(places: Layout, sandbox: str, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+    """One question to another keeper.
+
+    Raises:
+        OSError: nobody answers.
+        BirthFailed: it refuses.
+    """
+    with messages.connect(places.socket(sandbox)) as keeper:
+        keeper.settimeout(_KEEPER_TIMEOUT)
+        messages.send(keeper, request, *fds)
+        try:
+            answer, came = messages.receive(keeper)
+        except messages.Ended:
+            raise ConnectionError(f"sandbox {sandbox} has ended") from None
+        messages.close(came)
+    if "ok" not in answer:
+        raise BirthFailed(str(answer.get("error", {}).get("message", answer)))
+    return dict(answer["ok"])
