@@ -46,7 +46,7 @@ def obtain(settings, source, rules=RULES, ignore=()):
     """The paths of a view."""
     view = curator.obtain(settings, source, rules, ignore)
     try:
-        root = os.open(".", os.O_RDONLY, dir_fd=view.mask)
+        root = os.open("rest", os.O_RDONLY, dir_fd=view.mask)
         found = set()
         for directory, names, others, _ in os.fwalk(".", dir_fd=root):
             found |= {os.path.normpath(f"{directory}/{name}") for name in [*names, *others]}
@@ -242,7 +242,7 @@ def test_it_holds_no_file_of_the_host_and_no_child(settings, source):
     with open(f"/proc/{pid}/mountinfo", encoding="utf-8") as file:
         (mount,) = file.read().splitlines()
     assert " tmpfs " in mount
-    assert set(os.listdir(f"/proc/{pid}/root")) == {"a", "top"}
+    assert set(os.listdir(f"/proc/{pid}/root/rest")) == {"a", "top"}
     for name in os.listdir(f"/proc/{pid}/fd"):
         target = os.readlink(f"/proc/{pid}/fd/{name}")
         assert not target.startswith(source)

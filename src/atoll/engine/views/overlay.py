@@ -11,7 +11,8 @@ from typing import NamedTuple
 from ...errors import Unsupported
 from .. import idmap, kernel
 from . import zones
-from .view import STRANGER, View
+from .mask import OWN
+from .view import FIXED, STRANGER, View
 
 _FLAGS = kernel.MS_NOSUID | kernel.MS_NODEV
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
@@ -48,10 +49,9 @@ def mount(
         Unsupported: this kernel cannot do it, or there are too many layers.
     """
     with contextlib.ExitStack() as opened:
-        _show_mask(view, target, uid)
         names = _LayerNames(opened, uid)
         kept = len(lowers) - view.covers
-        shown = [names.open(lower) for lower in lowers[:kept]] + [names.open(target)]
+        shown = [names.open(layer) for layer in (*lowers[:kept], *_show_mask(view, target, uid))]
         content = [names.open(lower) for lower in lowers[kept:]]
         if not view.farm:
             content.append(names.open(source))
@@ -83,15 +83,27 @@ def merge(
         kernel.mount("workspace", target, "overlay", _FLAGS | kernel.MS_RDONLY, options)
 
 
-def _show_mask(view: View, target: str, uid: int | None) -> None:
-    """A layer must have a path on older kernels; the target, soon covered, serves."""
+def _show_mask(view: View, target: str, uid: int | None) -> list[str]:
+    """The layers of the mask. A layer must have a path on older kernels; the target, soon covered, serves."""
+    if view.farm:
+        return [view.farm]
     tree = _own_copy(view)
     try:
-        if view.mapped:
-            if uid is None:
-                raise ValueError("the id of the sandbox's user is needed to mount this view")
-            idmap.map_mount(tree, {view.sandbox: uid, view.stranger: STRANGER})
         kernel.move_mount(tree, target)
+    finally:
+        os.close(tree)
+    if view.mapped:
+        _map_own(f"{target}/{OWN}", uid)
+    return [f"{target}/{part}" for part in view.parts]
+
+
+def _map_own(path: str, uid: int | None) -> None:
+    if uid is None:
+        raise ValueError("the id of the sandbox's user is needed to mount this view")
+    tree = kernel.open_tree(path, recursive=False)
+    try:
+        idmap.map_mount(tree, {STRANGER: STRANGER, FIXED: uid})
+        kernel.move_mount(tree, path)
     finally:
         os.close(tree)
 
@@ -100,7 +112,7 @@ def _own_copy(view: View) -> int:
     try:
         return view.clone()
     except OSError as error:
-        if error.errno != errno.EINVAL or view.mask < 0:
+        if error.errno != errno.EINVAL:
             raise
         # Before Linux 6.15 what is attached nowhere cannot be copied; it can be used itself, once.
         return os.dup(view.mask)
@@ -125,8 +137,8 @@ class _LayerNames:
             return os.open(layer.path, _DIRECTORY)
         tree = kernel.open_tree(layer.path, recursive=False)
         try:
-            # What overlayfs itself makes, such as whiteouts, is root's.
-            idmap.map_mount(tree, {0: 0, layer.uid: self._uid, STRANGER: STRANGER})
+            # What overlayfs itself makes, such as whiteouts, is root's, too.
+            idmap.map_mount(tree, {STRANGER: STRANGER, layer.uid: self._uid})
         except BaseException:
             os.close(tree)
             raise
