@@ -8,7 +8,10 @@ import shutil
 import sys
 import tempfile
 
-NAMES = ("create", "packages", "burst", "live", "cells", "flow", "contexts", "start", "memory", "residue", "docker")
+NAMES = (
+    "create", "packages", "burst", "live", "cells", "flow", "contexts", "views", "history", "forks", "start", "memory",
+    "residue", "docker",
+)  # fmt: skip
 
 
 def main(names: list[str]) -> int:

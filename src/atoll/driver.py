@@ -173,8 +173,16 @@ class Driver(ABC):
         """End all that runs in it and have its files as in a snapshot. Raises SnapshotNotFound."""
         raise Unsupported(f"The {self.name} driver cannot roll back.")
 
-    async def fork(self, handle: Handle, spec: Spec, count: int, register: Register, *, force: bool) -> list[Handle]:
-        """Make sandboxes that begin with its files as they are now, each registered as by `create`. Raises Busy."""
+    async def fork(
+        self, handle: Handle, spec: Spec, count: int, register: Register, *, wait: float, force: bool
+    ) -> list[Handle]:
+        """Make sandboxes that begin with its files as they are now, each registered as by `create`.
+
+        Where `Info.live` says so, with its Python contexts, too, as they are now; else these were kept among the files.
+
+        Raises:
+            Busy: a cell runs on after `wait` seconds, or a process has a file open to write to.
+        """
         raise Unsupported(f"The {self.name} driver cannot fork.")
 
     async def stage(self, handle: Handle) -> Staged:

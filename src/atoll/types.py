@@ -98,6 +98,7 @@ class Spec(NamedTuple):
     ignore: tuple[str, ...] = ()
     codebase: str | None = None
     snapshot: str | None = None
+    audit: bool = False
 
 
 class Handle(NamedTuple):
@@ -450,7 +451,8 @@ class Info(NamedTuple):
     """A sandbox as the registry knows it. `limits` says who enforces each limit, `walls` which layers stand.
 
     `view` is how path permissions are enforced, if there are any: a recipe of docs/explanation/permissions.md.
-    `audit` names the sources whose denials `audit()` hears of.
+    `audit` names the sources whose denials `audit()` hears of. `live` says whether `fork` takes Python contexts as they
+    are in memory, rather than from a checkpoint; `lost` what one that was forked does not have of its parent.
     """
 
     id: str
@@ -465,6 +467,8 @@ class Info(NamedTuple):
     reason: str | None = None
     view: str | None = None
     audit: tuple[str, ...] = ()
+    live: bool = False
+    lost: Mapping[str, str] = {}
 
 
 class Layer(NamedTuple):

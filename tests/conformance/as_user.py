@@ -42,6 +42,10 @@ class OtherUser:
 
     def pytest(self, *arguments):
         """Run it to its end; gives the CompletedProcess."""
+        return self.python("-m", "pytest", "-p", "no:cacheprovider", f"--basetemp={self._home}/pytest", *arguments)
+
+    def python(self, *arguments):
+        """Run a program to its end, in the directory of this package; gives the CompletedProcess."""
         python = f"{self._prefix}/bin/python{sys.version_info.major}.{sys.version_info.minor}"
         env = {
             "PATH": "/usr/bin:/bin",
@@ -51,7 +55,7 @@ class OtherUser:
         }
         # A session of its own, as a login has one.
         return subprocess.run(
-            [python, "-m", "pytest", "-p", "no:cacheprovider", f"--basetemp={self._home}/pytest", *arguments],
+            [python, *arguments],
             env=env,
             cwd=ROOT,
             preexec_fn=self._become,  # it takes no lock

@@ -14,14 +14,17 @@ from atoll.engine import kernel
 from atoll.review import Stage, record_base
 from atoll.types import Permissions
 
+# Where a thousand fsyncs cost nothing.
+IN_MEMORY = "/dev/shm"
+
 NEW_USER, NEW_MOUNTS = 0x10000000, 0x20000
 
 
 class Overlay:
     """A source, a stack of upper layers over it, and the merged tree, by descriptor and by path."""
 
-    def __init__(self, permissions=None, ignore=(), options=(), uppers=1):
-        self.home = tempfile.mkdtemp(prefix="rv-", dir="/tmp")
+    def __init__(self, permissions=None, ignore=(), options=(), where="/tmp"):
+        self.home = tempfile.mkdtemp(prefix="rv-", dir=where)
         self.source = os.path.join(self.home, "source")
         self.state = os.path.join(self.home, "state")
         self.outside = os.path.join(self.home, "outside")
@@ -44,7 +47,8 @@ class Overlay:
     def close(self):
         for fd in (*self._mounts, *self.uppers):
             os.close(fd)
-        subprocess.run(["chmod", "-R", "u+rwX", self.home], stderr=subprocess.DEVNULL, check=False)
+        if os.geteuid() != 0:
+            subprocess.run(["chmod", "-R", "u+rwX", self.home], stderr=subprocess.DEVNULL, check=False)
         shutil.rmtree(self.home)
 
     def start(self, record=True):
@@ -60,10 +64,20 @@ class Overlay:
         upper, scratch = f"{self.home}/upper{number}", f"{self.home}/scratch{number}"
         os.mkdir(upper)
         os.mkdir(scratch)
-        lowers = [f"{self.home}/upper{index}" for index in reversed(range(number))]
         self.uppers.append(os.open(upper, os.O_RDONLY | os.O_DIRECTORY))
+        self._mount(number)
+
+    def _mount(self, number):
+        upper, scratch = f"{self.home}/upper{number}", f"{self.home}/scratch{number}"
+        lowers = [f"{self.home}/upper{index}" for index in reversed(range(number))]
         options = {"lowerdir": ":".join([*lowers, self.source]), "upperdir": upper, "workdir": scratch}
         self._mounts.append(mount(options | self._options))
+
+    def remount(self):
+        """The same layers, with nothing remembered of what they were."""
+        number = len(self.uppers) - 1
+        os.close(self._mounts.pop())
+        self._mount(number)
 
     @property
     def merged(self):

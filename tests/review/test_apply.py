@@ -12,7 +12,7 @@ import pytest
 from atoll import InvalidInput
 from atoll.review import apply, changes
 
-from .overlays import snapshot
+from .overlays import Overlay, snapshot
 
 
 def journals(overlay):
@@ -276,6 +276,48 @@ def test_a_sparse_file_stays_sparse_and_an_endless_one_is_refused(overlay):
     assert done.rejected == {"endless": "Its content cannot be read, or is one large hole."}
     found = os.stat(overlay.in_source("holes"))
     assert (found.st_size, found.st_blocks * 512 < 8 << 20) == ((200 << 20) + 3, True)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("options", [{}, {"metacopy": "on"}], ids=["plain", "metacopy"])
+def test_what_was_renamed_survives_that_the_source_follows(options):
+    """The sandbox has the content from the source only, by a redirect to a place that the apply removes."""
+    with Overlay(options=options) as overlay:
+        overlay.in_source("old/deep/f", "content")
+        overlay.in_source("file", "content")
+        os.symlink("deep/f", overlay.in_source("old/link"))
+        os.mkdir(overlay.in_source("old/empty"))
+        overlay.start()
+        os.rename(overlay.in_merged("old"), overlay.in_merged("new"))
+        os.rename(overlay.in_merged("file"), overlay.in_merged("renamed"))
+        before = snapshot(overlay.merged)
+        done = apply(overlay.stage)
+        assert (done.conflicts, done.rejected) == ({}, {})
+        assert snapshot(overlay.source) == before
+        overlay.remount()
+        assert snapshot(overlay.merged) == before
+        assert changes(overlay.stage) == []
+        assert apply(overlay.stage) == ((), {}, {})
+        assert snapshot(overlay.source) == before
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("options", [{}, {"metacopy": "on"}], ids=["plain", "metacopy"])
+def test_what_vanishes_from_below_a_sandbox_is_not_removed_by_it(options):
+    """The host moves a directory that the sandbox has under another name: that is no wish to delete anything."""
+    with Overlay(options=options) as overlay:
+        overlay.in_source("old/deep/f", "content")
+        overlay.in_source("file", "content")
+        overlay.start()
+        os.rename(overlay.in_merged("old"), overlay.in_merged("new"))
+        os.rename(overlay.in_merged("file"), overlay.in_merged("renamed"))
+        os.rename(overlay.in_source("old"), overlay.in_source("new"))
+        os.rename(overlay.in_source("file"), overlay.in_source("renamed"))
+        before = snapshot(overlay.source)
+        overlay.remount()
+        for way in ("ask", "keep", "take"):
+            assert apply(overlay.stage, on_conflict=way).applied == ()
+            assert snapshot(overlay.source) == before
 
 
 @pytest.mark.root

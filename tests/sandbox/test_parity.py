@@ -7,6 +7,7 @@ import inspect
 import pytest
 
 from atoll import aio, sync
+from atoll.client.codebases import AsyncCodebases
 from atoll.client.files import AsyncFiles
 from atoll.client.output import AsyncOutput
 from atoll.client.process import AsyncProcess
@@ -16,6 +17,7 @@ from atoll.client.variables import AsyncVariables
 from atoll.client.watch import AsyncWatch
 from atoll.sandbox import AsyncSandbox
 from atoll.sync import Sandbox
+from atoll.sync.codebases import Codebases
 from atoll.sync.files import Files
 from atoll.sync.process import Output, Process, Watch
 from atoll.sync.session import Session
@@ -24,6 +26,7 @@ from atoll.sync.variables import Variables
 
 PAIRS = [
     (AsyncSandbox, Sandbox),
+    (AsyncCodebases, Codebases),
     (AsyncFiles, Files),
     (AsyncOutput, Output),
     (AsyncProcess, Process),

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 from tests.views import trees
-from tests.views.worlds import SANDBOX, World
+from tests.views.worlds import SANDBOX, USER, World
 
 from atoll.engine import views
 from atoll.engine.views import view as view_module
@@ -187,6 +187,37 @@ def test_what_has_become_something_else_is_judged_as_that(story):
         assert second.fails(append, "work/dir") in ("EACCES", "EROFS")
 
 
+SAFE = [("**", "read"), ("/output/**", "write"), ("/docs/made/**", "write"), ("seen", "view"),
+        {"pattern": "*.key", "level": "none", "priority": 5}]  # fmt: skip
+
+
+def make_output():
+    write("output/result", "result")
+    os.mkdir("output/dir")
+    write("docs/made/page", "page")
+
+
+def test_a_source_without_writable_files_goes_on_too(story):
+    """Its mask is in two parts."""
+    with story.go_on(SAFE) as first:
+        if story.recipe == "A":
+            assert first.facts["parts"] == ("own", "rest")
+        first.run(make_output)
+        assert first.fails(append, "docs/guide.md") in ("EACCES", "EROFS")
+        assert first.fails(write, "docs/new", "x") in ("EACCES", "EROFS")
+    with story.go_on(SAFE) as second:
+        found = second.run(contents)
+        assert found.keys() == (FILES.keys() - {"docs/secret.key"}) | {"output/result", "docs/made/page"}
+        assert found["docs/made/page"] == "page"
+        second.run(append, "output/result")
+        second.run(os.rmdir, "output/dir")
+        assert second.fails(os.unlink, "work/kept") in ("EACCES", "EROFS", "EPERM")
+        assert second.fails(os.rename, "docs/made", "docs/moved") in ("EACCES", "EROFS", "EPERM", "EBUSY", "EXDEV")
+    with story.go_on([("**", "read")], covers=2) as third:
+        assert third.run(contents)["output/result"] == "result+"
+        assert third.fails(append, "output/result") in ("EACCES", "EROFS")
+
+
 # Passed on
 
 
@@ -290,13 +321,46 @@ def test_what_needs_too_many_mounts_is_refused(place, monkeypatch):
     zones.plan(views.compile_tree(source, Matcher([("**", "write"), ("file[45]", "read")])))
 
 
-def test_links_that_no_mount_protects_are_told(place):
+@pytest.mark.parametrize("recipe", ["B", "C"])
+def test_links_that_no_mount_protects_are_told(place, recipe):
     source = trees.grow(f"{place}/source", {"a": "a", "link": ("a",)})
-    with World("B", source, [("**", "write"), ("link", "read")], place) as world:
+    with World(recipe, source, [("**", "write"), ("link", "read")], place) as world:
         assert world.facts["unenforced"] == ("link",)
-    top = f"{place}/c"
-    os.mkdir(top, 0o755)
-    with World("C", source, [("**", "write"), ("link", "read")], top) as world:
+
+
+def test_as_root_a_link_is_protected_by_its_owner(place):
+    source = trees.grow(f"{place}/source", {"a": "a", "link": ("a",)})
+    with World("A", source, [("**", "write"), ("link", "read")], place) as world:
         assert world.facts["unenforced"] == ()
-        assert world.fails(os.unlink, "link") in ("EPERM", "EACCES")
+        assert world.fails(os.unlink, "link") == "EPERM"
         world.run(os.unlink, "a")
+
+
+@pytest.mark.parametrize("recipe", ["B", "C"])
+def test_all_that_an_ordinary_users_sandbox_leaves_is_that_users(place, recipe):
+    source = trees.grow(f"{place}/source", FILES)
+    with World(recipe, source, RULES, place) as world:
+        world.run(work_on_it)
+        upper = world.upper
+    owners = {os.lstat(f"{directory}/{name}").st_uid for directory, names, others in os.walk(upper)
+              for name in [*names, *others, "."]}  # fmt: skip
+    assert owners == {USER}
+    # Without anybody's help.
+    assert os.waitstatus_to_exitcode(os.waitpid(remove_as_user(upper), 0)[1]) == 0
+    assert os.listdir(upper) == []
+
+
+def remove_as_user(directory):
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            os.setgroups([])
+            os.setresgid(USER, USER, USER)
+            os.setresuid(USER, USER, USER)
+            for name in os.listdir(directory):
+                shutil.rmtree(f"{directory}/{name}")
+            code = 0
+        finally:
+            os._exit(code)
+    return pid

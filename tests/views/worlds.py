@@ -18,10 +18,10 @@ import traceback
 
 from atoll.engine import kernel, views
 from atoll.engine.settings import FIRST_UID
-from atoll.engine.views import farm, hosts, view as view_module
+from atoll.engine.views import farm, hosts
 from atoll.policy.rules import Matcher
 
-SANDBOX = FIRST_UID + 77
+SANDBOX, OTHER = FIRST_UID + 77, FIRST_UID - 1
 USER, SUBORDINATE = 61234, 1_700_000_000
 RECIPES = ("A", "B", "B-links", "C", "D")
 MOUNTED = ("A", "B", "B-links", "C")
@@ -40,7 +40,7 @@ class World:
     """A view of `source` by `rules`. The state of the sandbox is in `top`, which is the test's to remove."""
 
     def __init__(self, recipe, source, rules, top, *, ignores=None, lowers=(), covers=0, uid=SANDBOX, through=None):
-        """`covers` is how many of the lower layers, the oldest, the rules judge; `through` what a view is passed through."""
+        """`covers` is how many of the lower layers, the oldest, the rules judge; a view is passed through `through`."""
         self.recipe = recipe
         self.source = str(source)
         self.rules = rules
@@ -144,7 +144,7 @@ class World:
         lowers = self.lowers
         if self.recipe == "D":
             tree = views.compile_tree(self.source, matcher, self.ignores)
-            farm.plant(tree, self.source, self.target, farm.Users(self.uid, view_module.STRANGER))
+            farm.plant(tree, self.source, self.target, farm.Users(self.uid, OTHER))
             return {}
         if self.recipe == "B-links":
             hosts._known[True] = False
@@ -158,7 +158,7 @@ class World:
             made, source=self.source, lowers=lowers, upper=self.upper, work=f"{self.top}/work", target=self.target,
             uid=None if self.rootless else self.uid,
         )  # fmt: skip
-        return {"unenforced": made.unenforced, "writable": made.writable, "zones": len(made.zones)}
+        return {"parts": made.parts, "unenforced": made.unenforced, "writable": made.writable, "zones": len(made.zones)}
 
     def _judge(self, matcher):
         if not self.covers:

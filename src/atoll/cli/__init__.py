@@ -30,6 +30,7 @@ COMMANDS = {
     "rollback": "have a sandbox as it was in a snapshot",
     "fork": "twins of a sandbox that go on where it is",
     "policy": "what rules would do to a directory, before anything runs",
+    "codebase": "source trees that are stored here, for many sandboxes",
     "packages": "the Python packages that are kept for the next sandbox",
     "providers": "the walls that atoll can build, and which of them work here",
     "doctor": "the layers of the wall here, and how to mend what is missing",

@@ -32,6 +32,7 @@ def add_sandbox_options(parser: Parser) -> None:
     add("--packages", metavar="NAMES", action="append", default=[], help="Python packages to have, such as "
         "numpy,pandas; installed once and kept for the next run; may be repeated")  # fmt: skip
     add("--strict", action="store_true", help="refuse a machine that cannot hold every limit in the kernel")
+    add("--audit", action="store_true", help="have `atoll audit` tell also what the kernel denies; needs root")
     add("--lifetime", metavar="TIME", help="until the sandbox ends by itself, such as 30m or 2h (default: as long as "
         "the run needs; 1h with --keep or --reuse)")  # fmt: skip
     add("-l", "--label", metavar="KEY=VALUE", action="append", default=[], help="name it; may be repeated")
@@ -94,6 +95,7 @@ def wishes(args: Namespace) -> dict[str, Any]:
     found["workdir"] = None if args.workdir is None or starts_inside(args.workdir) else args.workdir
     found["lifetime"] = None if args.lifetime is None else duration(args.lifetime, "--lifetime")
     found["strict"] = args.strict
+    found["audit"] = args.audit
     found["resources"] = _resources(args)
     found["packages"] = packages_of(args.packages)
     found["permissions"] = permissions_of(args)

@@ -60,7 +60,7 @@ async def audit(record: Record, since: object, source: object) -> Denials:
         found, dropped = record.store.denials(record.id, moment)
     except SandboxNotFound:
         raise record.gone() from None
-    if source in (None, "kernel"):
+    if source in (None, "kernel") and "kernel" in record.info.audit:
         told, lost = await record.driver.denials(record.handle)
         found += [each for each in told if each.time >= moment]
         dropped += lost

@@ -24,8 +24,9 @@ class AsyncCodebases:
     raise `StoreError`, and `FileError` where a disk refuses. Safe to use from many threads and processes at once.
     """
 
-    def __init__(self) -> None:
-        self._io: IO = AnyIO()
+    def __init__(self, io: IO | None = None) -> None:
+        """`io` is for internal use."""
+        self._io = AnyIO() if io is None else io
 
     async def create(
         self,

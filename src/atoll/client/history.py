@@ -72,7 +72,7 @@ async def fork(
         snapshot=None,
     )
     await record.check_usable(afresh=True)
-    await _keep_variables(links, seconds)
+    kept = Checkpoint() if record.info.live else await _keep_variables(links, seconds)
     twins: list[Record] = []
 
     def register(handle: Handle) -> None:
@@ -86,9 +86,10 @@ async def fork(
         twins.append(Record(record.driver, record.store, handle, info))
 
     try:
-        await record.driver.fork(record.handle, spec, count, register, force=force)
+        await record.driver.fork(record.handle, spec, count, register, wait=seconds, force=force)
         for twin in twins:
-            twin.info = await record.driver.describe(twin.handle, twin.info)
+            info = await record.driver.describe(twin.handle, twin.info)
+            twin.info = info._replace(lost={**kept.lost, **info.lost})
     except BaseException:
         with record.driver.io.shield(_CLEAN_UP):
             for twin in twins:

@@ -54,18 +54,23 @@ def _to_codebase(record: Record, stage: Any, work: Callable[[Any], Applied]) -> 
     """The changes become the next version of the codebase; those who use the one before keep it."""
     from .. import review
     from ..codebases.shelf import Shelf
+    from ..codebases.stage import MovedOn
 
     shelf = Shelf()
     codebase = str(record.info.spec.codebase)
     began = int(record.handle.data["codebase"]["version"])
     # Files that are changed in place, such as in their mode, must be no other version's.
     touched = [each.path for each in review.changes(stage, text=False)]
-    with shelf.stage_version(codebase, touched) as draft, _temporary(stage.state) as base:
-        _write_base(base, shelf.entries(codebase, began))
-        applied = work(stage._replace(source=draft.path, base=base, started=None))
-        if applied.applied:
-            draft.commit(draft.version)
-        return applied
+    while True:
+        with shelf.stage_version(codebase, touched) as draft, _temporary(stage.state) as base:
+            _write_base(base, shelf.entries(codebase, began))
+            applied = work(stage._replace(source=draft.path, base=base, started=None))
+            try:
+                if applied.applied:
+                    draft.commit(draft.version)
+            except MovedOn:
+                continue  # somebody else was faster, and what they did may be in conflict with this
+            return applied
 
 
 @contextlib.contextmanager

@@ -108,6 +108,16 @@ class Blobs:
         finally:
             os.close(source)
 
+    def restore(self, entry: Entry, source: int) -> bool:
+        """Store what an open file holds as `entry`, if it is just that."""
+        try:
+            with self._new(entry) as target:
+                if _copy(source, target, entry.size) != entry.content:
+                    raise Changed
+        except Changed:
+            return False
+        return True
+
     def collect(self, entries: Iterable[Entry] | None = None) -> int:
         """Remove those that no tree holds, of some entries or of all; how many. None while somebody stores files."""
         with locks.held_at_once(self._lock) as alone:

@@ -11,10 +11,11 @@ from typing import NamedTuple, Protocol
 
 from ..errors import FileDenied, FileError, file_error
 from ..policy.text import short
+from .beneath import open_below
 from .blobs import Blobs, Changed
 from .manifest import Entries, Entry
 from .remembered import now
-from .walking import Stamp, Walk, open_below, stamp_of
+from .walking import Stamp, Walk, stamp_of
 
 Progress = Callable[[int, int], None]
 _TRIES = 5

@@ -11,9 +11,9 @@ from ..errors import FilePresent
 from ..policy.paths import host_path
 from ..policy.text import short
 from ..types import Transfer
+from .beneath import DIRECTORY, Descent, open_below
 from .intake import Progress, refusal
 from .manifest import Entries, Entry
-from .walking import DIRECTORY, open_below
 
 _PIECE = 1 << 20
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -73,15 +73,10 @@ class _Landing:
 
     def _fill(self, source: int, by_directory: dict[str, list[str]], entries: Entries, total: int) -> None:
         done = 0
-        for directory, paths in by_directory.items():
-            with self._naming(directory):
-                there = open_below(source, directory)
-                try:
-                    here = open_below(self._target, directory)
-                except BaseException:
-                    os.close(there)
-                    raise
-            try:
+        with Descent(source) as stored, Descent(self._target) as written:
+            for directory, paths in by_directory.items():
+                with self._naming(directory):
+                    there, here = stored.open(directory), written.open(directory)
                 for path in paths:
                     with self._naming(path):
                         self._put(there, here, path, entries[path])
@@ -89,9 +84,6 @@ class _Landing:
                         done += 1
                         if self._progress is not None:
                             self._progress(done, total)
-            finally:
-                os.close(there)
-                os.close(here)
 
     def _put(self, there: int, here: int, path: str, entry: Entry) -> None:
         name = path.rpartition("/")[2]

@@ -14,6 +14,8 @@ from .versions import Versions
 def publish(versions: Versions, before: Codebase, base: Entries, entries: Entries, blobs: Blobs) -> Upload:
     """Make a tree the next version if it differs from `base`, the current one; call it in `versions.changing()`.
 
+    Both are `ordered`.
+
     Raises:
         OSError: the disk refuses, and everything is as it was.
     """

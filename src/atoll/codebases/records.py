@@ -61,13 +61,23 @@ def load(directory: str) -> Codebase | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise StoreError(f"The codebase in {directory} cannot be read: {error}.") from error
+        raise StoreError(
+            f"The codebase in {directory} cannot be read: {error}.",
+            hint="Move that directory away to go on without it.",
+        ) from error
 
 
 def remove(directory: str) -> None:
     """There is no codebase here any more, for good. Raises OSError."""
     os.unlink(f"{directory}/{ABOUT}")
     durable.flush(directory)
+
+
+def sweep(directory: str) -> None:
+    """Remove what somebody who was killed in `save` has left. Nobody else may be in it. Raises OSError."""
+    for name in os.listdir(directory):
+        if name.startswith(f".{ABOUT}."):
+            os.unlink(f"{directory}/{name}")
 
 
 def directories(home: str) -> list[str]:

@@ -15,10 +15,11 @@ from typing import TypeAlias
 
 from ..errors import FileError, InvalidInput, IsDirectory
 from ..home import state_dir
-from ..policy.codebases import check_codebase_name, check_owner, check_relative
+from ..policy.codebases import check_codebase, check_codebase_name, check_owner, check_relative
 from ..policy.text import short
 from ..types import Codebase, FileInfo, Transfer, Upload
 from . import durable, locks, manifest, records, tidying
+from .beneath import open_below
 from .blobs import Blobs
 from .drafts import Drafts
 from .incoming import Incoming, read_directory
@@ -28,7 +29,6 @@ from .merging import below, merged
 from .publishing import publish
 from .stage import Stage
 from .versions import Use, Versions, build
-from .walking import open_below
 
 Path: TypeAlias = "str | os.PathLike[str]"
 _FILE_MODE = 0o644
@@ -184,10 +184,15 @@ class Shelf:
     def use(self, codebase: str | Codebase, version: int | None = None) -> Use:
         """Keep a version, or the current one, while the descriptor in the answer is open.
 
+        One that is named by its id and number, and that somebody uses, is there even when the codebase was deleted.
+
         Raises:
             FileMissing: there is no such version, or no more.
         """
         with explained(self.home):
+            named = Versions(self.home, check_codebase(codebase))
+            if version is not None and os.path.isdir(named.place(version)):
+                return named.use(version)
             return self._versions(codebase).use(version)
 
     def tree_of(self, codebase: str | Codebase) -> tuple[str, int]:

@@ -10,7 +10,7 @@ from ..types import Upload
 from . import locks, trees
 from .blobs import Blobs
 from .intake import Source, explained, take_in
-from .manifest import Entries
+from .manifest import Entries, ordered
 from .publishing import publish
 from .versions import Versions
 from .walking import Stamp, Walk, walk
@@ -36,7 +36,7 @@ class Stage:
         self._home = home
         self._versions = versions
         self.version, self._base = versions.entries()
-        trees.build(path, self._base, blobs, touching)
+        trees.build(path, self._base, blobs, touching, f"{versions.place(self.version)}/tree")
         self._shared = {each: stamp for each, stamp in _looked_at(path).stamps.items() if each not in touching}
 
     def commit(self, expected_version: int) -> Upload:
@@ -54,12 +54,13 @@ class Stage:
             try:
                 found = walk(root)
                 self._check_shared(found)
-                entries = take_in(Source(root, self.path, found), blobs, _Known(self._shared, self._base), self._base)
+                known = _Known(self._shared, self._base)
+                entries = take_in(Source(root, self.path, found), blobs, known, self._base)
             finally:
                 os.close(root)
             with self._versions.changing() as before:
                 self._check(before.version, expected_version)
-                self.done = publish(self._versions, before, self._base, entries, blobs)
+                self.done = publish(self._versions, before, self._base, ordered(entries.items()), blobs)
         return self.done._replace(skipped=tuple(sorted(found.skipped)))
 
     def _check(self, current: int, expected: int) -> None:

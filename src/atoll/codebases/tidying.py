@@ -23,16 +23,17 @@ def settle(home: str) -> None:
     Raises:
         OSError: the disk refuses.
     """
-    boot = procid.current().boot
-    if Drafts(home).sweep() and _boot_of(home) == boot:
-        Blobs(home).collect()
-    if _boot_of(home) != boot:
-        Blobs(home).collect_alone()
-        draft = f"{home}/.boot.{os.urandom(8).hex()}"
-        with open(draft, "w", encoding="ascii") as file:
-            file.write(boot)
-        os.replace(draft, f"{home}/boot")
-        _note_collected(home)
+    if _boot_of(home) == procid.current().boot:
+        if Drafts(home).sweep():
+            Blobs(home).collect()
+        return
+    _collect_versions(home)
+    Blobs(home).collect_alone()
+    with Drafts(home).new() as draft:
+        with open(f"{draft}/boot", "w", encoding="ascii") as file:
+            file.write(procid.current().boot)
+        os.replace(f"{draft}/boot", f"{home}/boot")
+    _note_collected(home)
 
 
 def tidy(home: str, versions: Versions) -> None:
@@ -55,12 +56,17 @@ def collect(home: str) -> int:
     Raises:
         OSError: the disk refuses.
     """
-    for directory in records.directories(home):
-        Versions(home, os.path.basename(directory)).collect()
-    Drafts(home).sweep()
+    os.makedirs(home, mode=0o700, exist_ok=True)
+    _collect_versions(home)
     count = Blobs(home).collect()
     _note_collected(home)
     return count
+
+
+def _collect_versions(home: str) -> None:
+    for directory in records.directories(home):
+        Versions(home, os.path.basename(directory)).collect()
+    Drafts(home).sweep()
 
 
 def _note_collected(home: str) -> None:

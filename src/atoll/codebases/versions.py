@@ -89,7 +89,7 @@ class Versions:
         """Make a tree the next version, inside `changing`. Either all of it is so afterwards, or nothing."""
         version = before.version + 1
         with self._drafts.new() as draft:
-            build(draft, entries, blobs)
+            build(draft, entries, blobs, f"{self.place(before.version)}/tree")
             target = self.place(version)
             if os.path.lexists(target):
                 # Somebody was killed before it became current.
@@ -109,6 +109,7 @@ class Versions:
         gone: set[Entry] = set()
         with contextlib.suppress(FileNotFoundError), locks.held(f"{self.directory}/lock"):
             found = records.load(self.directory)
+            records.sweep(self.directory)
             for name in os.listdir(f"{self.directory}/versions"):
                 if (found is None or name != str(found.version)) and not self.pins(name):
                     gone.update(self._retire(f"{self.directory}/versions/{name}"))
@@ -161,19 +162,19 @@ class Versions:
         )
 
 
-def build(draft: str, entries: Entries, blobs: Blobs) -> None:
-    """Make what a version's directory holds, and have it on the disk.
+def build(draft: str, entries: Entries, blobs: Blobs, spare: str | None = None) -> None:
+    """Make what a version's directory holds, and have it on the disk. `spare` is a tree for what was lost.
 
     Raises:
         StoreError: a file that should be stored is not.
         OSError: the disk refuses.
     """
     try:
-        trees.build(f"{draft}/tree", entries, blobs)
+        trees.build(f"{draft}/tree", entries, blobs, spare=spare)
     except FileNotFoundError as error:
         raise StoreError(
             f"The store of codebases has lost a file: {error.filename}.",
-            hint="Remove the directory `remembered` beside its `blobs`, and upload again.",
+            hint="Upload the directory again.",
         ) from error
     manifest.save(draft, entries)
     os.chmod(draft, 0o755)  # noqa: S103 - the sandbox's user walks through it; what is above is private

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
+from .beneath import Descent
 from .manifest import Entries, Entry
 
-DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 Ignored: TypeAlias = "Callable[[str, bool], bool]"
 _KEPT_BITS = 0o777
 _AS_ROOT = os.geteuid() == 0
@@ -47,24 +46,6 @@ def stamp_of(status: os.stat_result) -> Stamp:
     return Stamp(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, mode)
 
 
-def open_below(root: int, path: str) -> int:
-    """A directory below another one, one name at a time, each without following a link.
-
-    Raises:
-        OSError: there is none, or a link is on the way.
-    """
-    fd = os.dup(root)
-    for name in path.split("/") if path else ():
-        try:
-            if name in ("", ".", ".."):
-                raise OSError(errno.EINVAL, "This is no path below a directory", path)
-            below = os.open(name, DIRECTORY, dir_fd=fd)
-        finally:
-            os.close(fd)
-        fd = below
-    return fd
-
-
 def walk(root: int, ignored: Ignored | None = None, omit: frozenset[tuple[int, int]] = frozenset()) -> Walk:
     """Everything below a directory. What vanishes meanwhile is not there.
 
@@ -77,20 +58,17 @@ def walk(root: int, ignored: Ignored | None = None, omit: frozenset[tuple[int, i
     """
     found = Walk({}, {}, [], [])
     waiting = [""]
-    while waiting:
-        directory = waiting.pop()
-        try:
-            fd = open_below(root, directory)
-        except FileNotFoundError:
-            found.entries.pop(directory, None)
-            continue
-        except PermissionError:
-            found.refused.append(directory)
-            continue
-        try:
-            waiting += _look(fd, directory, found, ignored, omit)
-        finally:
-            os.close(fd)
+    with Descent(root) as descent:
+        while waiting:
+            directory = waiting.pop()
+            try:
+                fd = descent.open(directory)
+            except FileNotFoundError:
+                found.entries.pop(directory, None)
+            except PermissionError:
+                found.refused.append(directory)
+            else:
+                waiting += _look(fd, directory, found, ignored, omit)
     return found
 
 

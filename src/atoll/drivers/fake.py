@@ -147,6 +147,7 @@ def _refuse(spec: Spec) -> None:
         "image": spec.image is not None,
         "resources": spec.resources != Resources(),
         "strict": spec.strict,
+        "audit": spec.audit,
         f"network={spec.network!r}": spec.network == "all",
         "packages": bool(spec.packages),
     }

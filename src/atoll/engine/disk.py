@@ -167,14 +167,14 @@ def shared(path: str) -> Iterator[str]:
 
 def _attached(path: str) -> tuple[str, int] | None:
     """The loop device that is on a file, held so that it stays."""
-    wanted = os.path.realpath(path)
-    for name in os.listdir("/sys/block"):
-        if name.startswith("loop") and _backing_file(name) == wanted:
-            device = os.open(f"/dev/{name}", os.O_RDWR | os.O_CLOEXEC)
-            # It may have gone, and come back for somebody else, before it was held.
-            if _backing_file(name) == wanted:
-                return f"/dev/{name}", device
-            os.close(device)
+    name = os.path.basename(device_of(path))
+    if not name:
+        return None
+    device = os.open(f"/dev/{name}", os.O_RDWR | os.O_CLOEXEC)
+    # It may have gone, and come back for somebody else, before it was held.
+    if _backing_file(name) == os.path.realpath(path):
+        return f"/dev/{name}", device
+    os.close(device)
     return None
 
 
@@ -187,8 +187,20 @@ def devices() -> dict[str, str]:
 def device_of(path: str) -> str:
     """The loop device that is on a file; empty if none is."""
     wanted = os.path.realpath(path)
-    names = (name for name in os.listdir("/sys/block") if name.startswith("loop") and _backing_file(name) == wanted)
-    return next((f"/dev/{name}" for name in names), "")
+    hint = f"{path}.loop"
+    with contextlib.suppress(OSError):
+        # Where it was found last: there are as many devices as sandboxes.
+        last = os.readlink(hint)
+        if _backing_file(last) == wanted:
+            return f"/dev/{last}"
+    for name in os.listdir("/sys/block"):
+        if name.startswith("loop") and _backing_file(name) == wanted:
+            with contextlib.suppress(OSError):
+                draft = f"{hint}.{os.getpid()}"
+                os.symlink(name, draft)
+                os.rename(draft, hint)
+            return f"/dev/{name}"
+    return ""
 
 
 def attach(path: str) -> tuple[str, int]:

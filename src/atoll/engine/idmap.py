@@ -6,6 +6,7 @@ id-mapped mount shows the tree's owner as that id.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Mapping
@@ -59,8 +60,23 @@ def map_mount(tree: int, ids: Mapping[int, int]) -> None:
     Raises:
         OSError: its file system cannot be id-mapped.
     """
-    userns = namespace(ids, ids)
-    try:
-        kernel.mount_setattr(tree, kernel.MOUNT_ATTR_IDMAP, recursive=False, userns=userns)
-    finally:
-        os.close(userns)
+    with contextlib.closing(Mapper()) as mapper:
+        mapper.map_mount(tree, ids)
+
+
+class Mapper:
+    """`map_mount` for many mounts: each way to show ids takes a process to find it, so it is kept. To be closed."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[tuple[int, int], ...], int] = {}
+
+    def map_mount(self, tree: int, ids: Mapping[int, int]) -> None:
+        key = tuple(sorted(ids.items()))
+        if key not in self._known:
+            self._known[key] = namespace(ids, ids)
+        kernel.mount_setattr(tree, kernel.MOUNT_ATTR_IDMAP, recursive=False, userns=self._known[key])
+
+    def close(self) -> None:
+        for fd in self._known.values():
+            os.close(fd)
+        self._known.clear()

@@ -26,6 +26,8 @@ COMMON: dict[str, Any] = {
     "stack": {"work": [], "tmp": [], "home": [], "top": "disk"},
     "permissions": None,
     "ignore": [],
+    # Whether it is made without a nursery, so that contexts can be brought to it from another one.
+    "plain": False,
 }
 
 

@@ -14,7 +14,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import cgroups, disk, errands, inspection, messages, midwife, nursed, parting, sweep, usage, viewpost
 from .claim import claim
@@ -28,6 +28,9 @@ from .shadows import Shadows
 from .tracing import Strayed
 from .transplant import Place
 from .watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from .denials import Listener
 
 # How long a keeper with nothing to do sleeps at most, in seconds.
 TURN = 30.0
@@ -58,6 +61,7 @@ class Keeper:
         self._done = False
         self._recorder = 0
         self._watchdog = Watchdog.needed(born, settings.layout.box(sandbox))
+        self._denials: Listener | None = None
         self._poll = select.poll()
         for sock in (self._control, self._listener, maker):
             self._poll.register(sock.fileno(), _READABLE)
@@ -99,6 +103,10 @@ class Keeper:
             elif self._watchdog and not self._paused:
                 self._watchdog.look(time.monotonic())
             self._records()
+            if self._denials:
+                self._denials.look(time.monotonic(), at_once=self._done)
+        if self._denials:
+            self._denials.close()
         if self._paused:
             # A frozen process cannot die.
             self._freeze(frozen=False)
@@ -134,6 +142,8 @@ class Keeper:
         wait = max(0.0, self._expires - time.time())
         if self._watchdog and not self._paused:
             wait = min(wait, self._watchdog.due(time.monotonic()))
+        if self._denials:
+            wait = min(wait, self._denials.due(time.monotonic()))
         return float(min(wait, TURN) * 1000 + 1)
 
     def _accept(self) -> None:
@@ -307,6 +317,16 @@ class Keeper:
         if not only_if_kept or self._is_kept():
             sweep.keep_until(self._settings.layout, self._id, self._expires)
 
+    def on_audit(self, client: socket.socket, request: dict[str, Any]) -> None:
+        """Write down what the kernel has denied by now; with `start`, listen from now on."""
+        if request.get("start") and self._denials is None:
+            from .denials import listen
+
+            self._denials = listen(self._settings, self._id, self._first, self._facts["uid"], self._workdir)
+        if self._denials:
+            self._denials.look(time.monotonic(), at_once=True)
+        messages.send(client, {"ok": {}})
+
     def on_stop(self, client: socket.socket, request: dict[str, Any]) -> None:
         self.on_destroy(client, request)
         self.keep_files = True
@@ -328,6 +348,7 @@ _REQUESTS: dict[str, Callable[[Keeper, socket.socket, dict[str, Any]], None]] = 
     "checkpoint": Keeper.on_checkpoint,
     "restack": Keeper.on_restack,
     "stage": Keeper.on_stage,
+    "audit": Keeper.on_audit,
     "stop": Keeper.on_stop,
     "destroy": Keeper.on_destroy,
     "hold": Keeper.on_hold,

@@ -16,9 +16,13 @@ _python = ctypes.pythonapi
 
 MACHINE = os.uname().machine
 _OLD_CALLS = {
-    "x86_64": {"clone": 56, "pivot_root": 155, "capset": 126, "seccomp": 317, "keyctl": 250},
-    "aarch64": {"clone": 220, "pivot_root": 41, "capset": 91, "seccomp": 277, "keyctl": 219},
-}
+    "x86_64": {
+        "clone": 56, "pivot_root": 155, "capset": 126, "seccomp": 317, "keyctl": 250, "syncfs": 306, "bpf": 321,
+    },
+    "aarch64": {
+        "clone": 220, "pivot_root": 41, "capset": 91, "seccomp": 277, "keyctl": 219, "syncfs": 267, "bpf": 280,
+    },
+}  # fmt: skip
 _NEW_CALLS = {
     "open_tree": 428,
     "move_mount": 429,
@@ -160,6 +164,11 @@ def openat2(directory: int, path: str, flags: int, resolve: int) -> int:
     return syscall("openat2", directory, _text(path), how, len(how))
 
 
+def syncfs(fd: int) -> None:
+    """Wait until all that was written to the file system of a descriptor is on its disk. Raises OSError."""
+    syscall("syncfs", fd)
+
+
 def move_mount(fd: int, target: str) -> None:
     syscall("move_mount", fd, b"", AT_FDCWD, _text(target), MOVE_MOUNT_F_EMPTY_PATH)
 
@@ -168,7 +177,11 @@ def mount_setattr(fd: int, attributes: int, *, recursive: bool, userns: int = 0,
     """Add attributes to a mount given by descriptor, and take some away; `userns` is for MOUNT_ATTR_IDMAP."""
     flags = AT_EMPTY_PATH | (AT_RECURSIVE if recursive else 0)
     packed = struct.pack("QQQQ", attributes, clear, 0, userns)
-    syscall("mount_setattr", fd, b"", flags, packed, len(packed))
+    try:
+        syscall("mount_setattr", fd, b"", flags, packed, len(packed))
+    except OSError as error:
+        what = os.readlink(f"/proc/self/fd/{fd}")
+        raise OSError(error.errno, f"{error.strerror} (attributes {attributes:#x} of {what})") from None
 
 
 def bind(source: str, target: str, *, read_only: bool) -> None:

@@ -308,6 +308,7 @@ class Midwife:
             "limits": job["enforcement"],
             "walls": limits.walls(self._settings),
             "view": self._view.recipe if self._view else None,
+            "live": self._settings.live and self._pidfd < 0 and job["network"] != "host",
         }
         ours, theirs = socket.socketpair()
         socket.send_fds(self._control, [b"c"], [theirs.fileno()])
@@ -330,7 +331,7 @@ class Midwife:
         # None, or one: only who has one may be followed by more.
         nursed = [] if self._pidfd < 0 else [self._pidfd]
         born["nursed"] = bool(nursed)
-        born["live"] = self._settings.live and not nursed and job["network"] != "host"
+        born["live"] = facts["live"]
         return born, [*fds, *nursed, *viewpost.pack(self._view)]
 
 

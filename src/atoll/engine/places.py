@@ -118,6 +118,7 @@ class Builder:
         self._layers = Layers(settings.layout)
         self._box = settings.layout.box(ground.sandbox)
         self._names: dict[str, str] = {}
+        self._mapper = idmap.Mapper()
         stage = f"{self._box}/stage"
         with contextlib.suppress(FileExistsError):
             os.mkdir(stage, 0o700)
@@ -129,6 +130,7 @@ class Builder:
         targets = {"work": self._ground.workdir, "tmp": "/tmp", "home": layout.HOME_INSIDE}
         found = {targets[place]: self.tree(place) for place in _PLACES}
         os.chdir("/")
+        self._mapper.close()
         return found
 
     def uppers(self) -> list[str]:
@@ -217,7 +219,7 @@ class Builder:
             os.mkdir(shown)
             tree = kernel.open_tree(name, recursive=False)
             # What overlayfs itself makes, such as whiteouts, is root's.
-            idmap.map_mount(tree, {0: 0, views.STRANGER: views.STRANGER, owner: uid})
+            self._mapper.map_mount(tree, {0: 0, views.STRANGER: views.STRANGER, owner: uid})
             kernel.move_mount(tree, shown)
             os.close(tree)
         return shown

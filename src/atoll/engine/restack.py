@@ -12,6 +12,7 @@ import contextlib
 import errno
 import os
 import signal
+import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -22,6 +23,9 @@ from .places import Ground
 from .settings import BirthFailed, Settings
 from .tracing import Strayed
 from .views import View
+
+# How long all processes may take to die, and how long to wait between two looks; in seconds.
+_DEATH, _MOMENT = 5.0, 0.0005
 
 
 class Sandbox(NamedTuple):
@@ -99,6 +103,7 @@ class Mason:
                 f"This sandbox already stands on {MOST} layers; make a new one of its last snapshot.", "unsupported"
             )
         with self._layers.naming():
+            self._catch_up()
             after = self._plan()
             self._check_name()
             try:
@@ -111,6 +116,19 @@ class Mason:
             if after.aside:
                 after = self._forget(after)
         return after, view
+
+    def _catch_up(self) -> None:
+        """Finish what somebody was killed over who had written it down and not done it yet."""
+        if self._before and self._wish.kind != "replace" and not self._is_laid(self._before):
+            self._layers.settle(self._sandbox.id, self._before)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{self._box}/{self._before.top}")
+            self._lay(self._before)
+
+    def _is_laid(self, stack: Stack) -> bool:
+        """Whether it stands on these, by the name of the top's scratch directory."""
+        with open(f"/proc/{self._sandbox.first}/mountinfo", encoding="utf-8", errors="replace") as file:
+            return any(f"scratch-tmp-{stack.top}," in line for line in file)
 
     def _check_name(self) -> None:
         if self._wish.name and os.path.lexists(self._layers.snapshot_path(self._wish.name)):
@@ -261,7 +279,7 @@ class Mason:
             if error.errno == errno.EBUSY:
                 raise _Written(self._sandbox.targets[len(sealed) - 1]) from None
             raise
-        self._old = sealed
+        self._old += sealed
 
     def _reach_forgotten(self) -> None:
         """Hold on to the disk that is to be forgotten: who lets go of it last waits until it is written."""
@@ -287,11 +305,11 @@ class Mason:
 
 def _end_all(sandbox: Sandbox) -> None:
     """Kill every process but the first."""
-    for _ in range(100):
-        inside = [pid for pid in sandbox.processes() if pid != sandbox.first and not usage.is_zombie(pid)]
-        if not inside:
-            return
+    deadline = time.monotonic() + _DEATH
+    while inside := [pid for pid in sandbox.processes() if pid != sandbox.first and not usage.is_zombie(pid)]:
         for pid in inside:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-    raise BirthFailed("The sandbox's processes start others faster than they can be ended.", "busy")
+        if time.monotonic() > deadline:
+            raise BirthFailed("The sandbox's processes start others faster than they can be ended.", "busy")
+        time.sleep(_MOMENT)

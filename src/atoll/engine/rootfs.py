@@ -37,6 +37,8 @@ _ETC_SHARED = (
     "protocols",
     "services",
 )
+# A source comes with other owners, inodes and change times than its index remembers, and is nobody's trap here.
+_GIT = "[core]\n\ttrustctime = false\n\tcheckStat = minimal\n[safe]\n\tdirectory = *\n"
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _NOT_FROM_IMAGE = frozenset(
     ("root", "proc", "dev", "sys", "tmp", "run", "home", "workspace", "etc", layout.OLD_ROOT[1:])
@@ -80,6 +82,7 @@ def etc_files(resolver: str = "") -> dict[str, str]:
         "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
         "resolv.conf": resolver,
         "os-release": _host_release(),
+        "gitconfig": _GIT,
     }
 
 

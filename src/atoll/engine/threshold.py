@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from . import kernel
 from .settings import FIRST_UID, UIDS
+from .subids import Mapper
 
 crossed = False
 """Whether this process was started inside."""
@@ -31,14 +32,31 @@ def _has_ids() -> bool:
 def enter() -> None:
     """Move this process into a user and a mount namespace of its own, in which it is root.
 
+    Where its user has subordinate ids there is a second one, 1, for what may only be seen; see `views`.
+
     Raises:
         OSError: the host forbids it.
     """
     uid, gid = os.getuid(), os.getgid()
-    kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS)
-    for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
-        with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
-            file.write(text)
+    mapper = Mapper(uid, gid)
+    try:
+        kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS)
+    except OSError:
+        mapper.map(moved=False)
+        raise
+    _write("setgroups", "deny")
+    if mapper.map(moved=True):
+        return
+    for name, text in (("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
+        with open(f"/proc/self/{name}", encoding="ascii") as file:
+            done = file.read()
+        if not done:
+            _write(name, text)
+
+
+def _write(name: str, text: str) -> None:
+    with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+        file.write(text)
 
 
 def start(code: str, ready: int) -> None:

@@ -247,7 +247,7 @@ class Zygote:
         lot = next((lot for lot in self._lots if lot.kind == kind), None)
         if lot:
             lot.asked += 1
-        nursed = self._nursery_ready and kind != "none" and job["network"] == "none"
+        nursed = self._nursery_ready and kind != "none" and job["network"] == "none" and not job["plain"]
         # Of the open ones none has imported anything: forking one from the nursery is quicker than that.
         if lot and (kind == "closed" or not nursed) and self._hand_over(lot, job, client):
             return

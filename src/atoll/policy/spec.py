@@ -38,6 +38,7 @@ def make_spec(
     ignore: Iterable[str] = (),
     codebase: object = None,
     snapshot: object = None,
+    audit: bool = False,
     gpu: object = None,
 ) -> Spec:
     """A `Spec` in which every value has been checked. Nothing on disk is looked at.
@@ -48,8 +49,9 @@ def make_spec(
     """
     _refuse_what_is_not_there(fallback=fallback, gpu=gpu)
     _check_source(source, codebase, snapshot, permissions=permissions, ignore=ignore)
-    if not isinstance(strict, bool):
-        raise InvalidInput(f"strict is {shown(strict)}; give True or False.")
+    for name, value in (("strict", strict), ("audit", audit)):
+        if not isinstance(value, bool):
+            raise InvalidInput(f"{name} is {shown(value)}; give True or False.")
     return Spec(
         image=None if image is None else host_path(image, "image"),
         source=None if source is None else host_path(source, "source"),
@@ -66,6 +68,7 @@ def make_spec(
         ignore=_ignore(ignore),
         codebase=None if codebase is None else check_codebase(codebase),
         snapshot=None if snapshot is None else check_name(snapshot, "snapshot"),
+        audit=audit,
     )
 
 

@@ -16,7 +16,7 @@ from .looking import Look
 from .planning import Planner
 from .points import reached
 from .preparing import Preparation
-from .recovery import carry_out, clear, recover, recover_locked, roll_back
+from .recovery import carry_out, clear, recover, recover_locked
 from .selection import check_selection, is_within
 from .stage import Stage
 from .staging import Staging, make_staging
@@ -68,6 +68,7 @@ def apply(
         SandboxError: more has changed than anybody can review.
         Busy: another apply to this source is under way.
         FileError: the source cannot be opened or written to; it is as it was.
+        StoreError: the state directory cannot be used, or a directory was moved out of the source meanwhile.
         OSError: the files of the sandbox are gone.
     """
     if on_conflict not in get_args(OnConflict):
@@ -155,6 +156,8 @@ class _Attempt:
                     del self._accepted[path]
                     self.rejected[path] = reason
             plan = Planner(self._look, self._accepted, self.rejected).plan()
+            if plan.removals:
+                preparation.hold(self._accepted)
             steps = preparation.steps(plan, self._accepted)
             staging.sync()
         return journal._replace(phase="commit", steps=steps)
@@ -162,11 +165,7 @@ class _Attempt:
     def _commit(self, root: int, journal: Journal) -> None:
         self._ledger.write(journal)
         reached("commit")
-        try:
-            carry_out(root, self._ledger, journal)
-        except (Moved, OSError):
-            roll_back(root, self._ledger, journal)
-            raise
+        carry_out(root, self._ledger, journal)
 
 
 def _source_error(error: OSError, source: str) -> OSError:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 
 from .content import link_content, read_content
 from .judging import Ignores, Judge, Levels
-from .tree import Tree, Type, is_too_long, join, type_of
+from .tree import Tree, Type, is_too_deep, join, type_of
 
 _LARGEST_FILE = 64 << 20
 _ALL_FILES = 4 << 30
@@ -162,7 +162,7 @@ def _line(values: list[object]) -> bytes:
 
 
 def _records(tree: Tree, judge: Judge) -> Iterator[tuple[str, Record, int]]:
-    """Every path that can be seen, and when it was changed last. A directory may be hidden and hold something that is not."""
+    """Every path that can be seen, and when it changed last. A directory may be hidden and hold what is not."""
     waiting = [""]
     while waiting:
         above = waiting.pop()
@@ -176,7 +176,7 @@ def _records(tree: Tree, judge: Judge) -> Iterator[tuple[str, Record, int]]:
             if found is None:
                 continue
             directory = stat.S_ISDIR(found.st_mode)
-            if directory and not judge.is_reserved(path) and not judge.is_ignored(path, True) and not is_too_long(path):
+            if directory and not judge.is_reserved(path) and not judge.is_ignored(path, True) and not is_too_deep(path):
                 waiting.append(path)
             if directory or judge.seen(path, directory) != "none":
                 yield path, _examined(tree, path, found), found.st_ctime_ns

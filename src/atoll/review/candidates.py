@@ -11,20 +11,24 @@ import stat
 
 from ..errors import SandboxError
 from . import beneath
-from .tree import Tree, is_too_long, join
+from .tree import Tree, is_too_deep, join
 
 MOST_PATHS = 1_000_000
 
-# With these, a directory of a layer hides what is below it in the source, or shows what is elsewhere.
-_MARKS = (".overlay.opaque", ".overlay.redirect")
+# A directory hides what is below it in the source; something shows what is elsewhere; a file has no content yet.
+OPAQUE, REDIRECT, METACOPY = ".overlay.opaque", ".overlay.redirect", ".overlay.metacopy"
 
 
 class Candidates:
-    """Paths to compare, and directories of which all that is below, on both sides, is to be compared."""
+    """Paths to compare, and directories of which all that is below, on both sides, is to be compared.
+
+    `opaque` are directories that say of themselves that nothing of the source shows through.
+    """
 
     def __init__(self) -> None:
         self.paths: set[str] = set()
         self.whole: set[str] = set()
+        self.opaque: set[str] = set()
 
     def add(self, path: str) -> None:
         """Raises SandboxError when there are too many to review."""
@@ -54,31 +58,43 @@ def _look_through(layer: Tree, found: Candidates) -> None:
     waiting = [""]
     while waiting:
         path = waiting.pop()
-        if path and _stands_alone(layer, path):
+        marks = _marks(layer, path) if path else []
+        if marks:
             found.whole.add(path)
+        if OPAQUE in marks:
+            found.opaque.add(path)
         try:
-            names = layer.names(path)
+            entries = layer.entries(path)
         except PermissionError:
             # The sandbox closed it to us; whatever is in there shows in the comparison.
             found.whole.add(path)
             continue
-        for name in names:
+        for name, directory in entries:
             here = join(path, name)
             found.add(here)
-            entry = layer.stat(here)
-            if entry is not None and stat.S_ISDIR(entry.st_mode) and not is_too_long(here):
+            if directory and not is_too_deep(here):
                 waiting.append(here)
 
 
-def _stands_alone(layer: Tree, path: str) -> bool:
-    """Whether a directory of a layer may show something else than itself over the source."""
+def _marks(layer: Tree, path: str) -> list[str]:
+    """The names of what the kernel has noted at a path of a layer; all that it could, where they cannot be read."""
     try:
-        fd = beneath.open_beneath(layer.root, path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        fd = beneath.open_beneath(layer.root, path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
-        return True
+        return [REDIRECT]
     try:
-        return any(name.endswith(_MARKS) for name in os.listxattr(fd))
+        return [mark for mark in (OPAQUE, REDIRECT, METACOPY) if any(name.endswith(mark) for name in os.listxattr(fd))]
     except OSError as error:
-        return error.errno not in (errno.ENOTSUP, errno.ENODATA)
+        return [] if error.errno in (errno.ENOTSUP, errno.ENODATA) else [REDIRECT]
     finally:
         os.close(fd)
+
+
+def is_borrowed(uppers: tuple[int, ...], path: str) -> bool:
+    """Whether what the sandbox has at a path may be in the source and nowhere else, as after a rename."""
+    for upper in uppers:
+        with Tree(upper, one_mount=True) as layer:
+            found = layer.stat(path)
+            if found is not None:
+                return stat.S_ISREG(found.st_mode) and bool(_marks(layer, path))
+    return True

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from typing import Self
 
 from . import beneath
 from .journal import Identity, Step
@@ -18,6 +19,7 @@ from .tree import split
 _CANNOT_EXCHANGE = frozenset((errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP))
 _UNREACHABLE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV))
 _SECOND = ".old"
+_MOST_OPEN = 200
 
 
 class Moved(Exception):
@@ -29,11 +31,22 @@ class Moved(Exception):
 
 
 class Steps:
-    """Steps below `root`, a descriptor of the source, with what is staged in a directory of it."""
+    """Steps below `root`, a descriptor of the source, with what is staged in a directory of it. Used in a `with` block.
+
+    The directories that were worked in stay open, so that a step can be undone in one that was moved since.
+    """
 
     def __init__(self, root: int, staging: int) -> None:
         self._root = root
         self._staging = staging
+        self._open_places: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for fd in self._open_places.values():
+            os.close(fd)
 
     def do(self, step: Step) -> None:
         """Do a step, unless it is done.
@@ -48,26 +61,41 @@ class Steps:
         parent = self._open(above)
         if parent is None:
             raise Moved(step.path)
-        try:
-            reached(f"{step.action} {step.path}")
-            getattr(self, f"_{step.action}")(step, parent, name)
-            if not self._is_in_place(above, parent):
-                self._back(step, parent, name)
-                raise Moved(step.path)
-        finally:
-            os.close(parent)
-
-    def undo(self, step: Step) -> None:
-        """Undo a step, as far as it was done and nobody has changed the place since. Raises OSError."""
-        above, name = split(step.path)
-        parent = self._open(above)
-        if parent is None:
-            return
-        try:
-            reached(f"undo {step.action} {step.path}")
+        self._keep_open(above, parent)
+        reached(f"{step.action} {step.path}")
+        getattr(self, f"_{step.action}")(step, parent, name)
+        if not self._is_in_place(above, parent):
             self._back(step, parent, name)
-        finally:
-            os.close(parent)
+            raise Moved(step.path)
+
+    def undo(self, step: Step) -> bool:
+        """Undo a step, as far as it was done and nobody has changed the place since.
+
+        False when the place is gone, with what was taken from there still staged. Raises OSError.
+        """
+        above, name = split(step.path)
+        parent = self._open_places.get(above)
+        if parent is None:
+            parent = self._open(above)
+            if parent is None:
+                return not self._has_original(step)
+            self._keep_open(above, parent)
+        reached(f"undo {step.action} {step.path}")
+        self._back(step, parent, name)
+        return True
+
+    def _has_original(self, step: Step) -> bool:
+        names = (step.staged, step.staged + _SECOND) if step.staged else ()
+        return step.old is not None and any(_identity(self._staging, name) == step.old for name in names)
+
+    def _keep_open(self, place: str, fd: int) -> None:
+        """The newest descriptor of a place, and not too many of them."""
+        stale = self._open_places.pop(place, None)
+        if stale is None and len(self._open_places) >= _MOST_OPEN:
+            stale = self._open_places.pop(next(iter(self._open_places)))
+        if stale is not None:
+            os.close(stale)
+        self._open_places[place] = fd
 
     def _open(self, path: str) -> int | None:
         """A directory of the source; None where there is none that can be reached without a link. Raises OSError."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterable
@@ -12,9 +13,12 @@ from .base import Base
 from .candidates import Candidates
 from .content import LARGEST_TEXT, UNREADABLE, Allowance, Content, link_content, read_content
 from .judging import Judge
-from .selection import is_within
+from .selection import is_within, parents
 from .tree import Tree, type_of
 from .unified import NO_TEXT, Differ, TextDiff
+
+# What a hostile or damaged tree may answer; anything else is trouble of our own.
+_CLOSED = frozenset((errno.EACCES, errno.EPERM, errno.EIO, errno.EUCLEAN, errno.ENXIO, errno.EOVERFLOW, errno.ESTALE))
 
 _Kind = Literal["added", "modified", "mode"]
 
@@ -43,20 +47,23 @@ class Comparison:
         self._masked = masked
         self._differ = Differ() if text else None
         self._allowance = Allowance()
+        self._named = Candidates()
+        self._chosen: frozenset[str] | None = None
         self._found: dict[str, Difference] = {}
         self._done: set[str] = set()
         self._closed: set[str] = set()
 
     def run(self, candidates: Candidates, wanted: Iterable[str] | None) -> list[Difference]:
         """All differences, by path; with `wanted`, only those at or below one of these paths."""
-        chosen = None if wanted is None else frozenset(wanted)
-        whole = candidates.whole | self._look_at(candidates.paths, chosen, named=True)
+        self._named = candidates
+        self._chosen = None if wanted is None else frozenset(wanted)
+        whole = candidates.whole | self._look_at(candidates.paths)
         more = Candidates()
         for path in sorted(whole):
             if not is_within(path, more.whole):
                 more.whole.add(path)
                 self._expand(path, more)
-        self._look_at(more.paths - self._done, chosen, named=False)
+        self._look_at(more.paths - self._done)
         return self._lasting()
 
     def _expand(self, path: str, more: Candidates) -> None:
@@ -64,10 +71,21 @@ class Comparison:
             try:
                 for below, _ in tree.below(path):
                     more.add(below)
-            except PermissionError:
-                more.add(path)
+            except OSError as error:
+                self._close(os.fsdecode(error.filename or path), error)
 
-    def _look_at(self, paths: Iterable[str], chosen: frozenset[str] | None, *, named: bool) -> set[str]:
+    def _close(self, path: str, error: OSError) -> None:
+        """Nothing is known of a path that cannot be looked at, nor of what is below it."""
+        if error.errno not in _CLOSED:
+            raise error
+        self._closed.add(path)
+        if self._is_chosen(path):
+            self._found[path] = self._unreadable(path)
+
+    def _is_chosen(self, path: str) -> bool:
+        return self._chosen is None or is_within(path, self._chosen)
+
+    def _look_at(self, paths: Iterable[str]) -> set[str]:
         """Compare paths; gives the directories of which the other side has none."""
         lopsided: set[str] = set()
         for path in sorted(paths):
@@ -78,19 +96,18 @@ class Comparison:
                 new, there = self._merged.stat(path), self._source.stat(path)
                 if _is_directory(new) != _is_directory(there):
                     lopsided.add(path)
-                if chosen is None or is_within(path, chosen):
-                    self._compare(path, new, there, named=named)
-            except PermissionError:
-                self._closed.add(path)
-                self._found[path] = self._unreadable(path)
+                if self._is_chosen(path):
+                    self._compare(path, new, there)
+            except OSError as error:
+                self._close(path, error)
         return lopsided
 
-    def _compare(self, path: str, new: os.stat_result | None, there: os.stat_result | None, *, named: bool) -> None:
+    def _compare(self, path: str, new: os.stat_result | None, there: os.stat_result | None) -> None:
         if _is_directory(new) and _is_directory(there) and not self._judge.is_ignored(path, directory=True):
             return
         old = there if there is not None and self._is_seen(path, there) else None
         if new is None:
-            found = None if old is None else self._deleted(path, old, named=named)
+            found = None if old is None else self._deleted(path, old)
         else:
             level = self._judge.seen(path, _is_directory(new))
             if level == "view" and there is not None and _is_placeholder(new, there):
@@ -106,16 +123,33 @@ class Comparison:
             return True
         if not directory or self._judge.is_ignored(path, directory=True):
             return False
-        return any(self._judge.seen(below, _is_directory(found)) != "none" for below, found in self._source.below(path))
+        return any(self._judge.seen(below, inner) != "none" for below, inner in self._source.below(path))
 
-    def _deleted(self, path: str, old: os.stat_result, *, named: bool) -> Difference | None:
-        if not named and self._base.complete and self._base.record(path) is None:
-            return None  # it came into the source later, and the sandbox never saw it
+    def _deleted(self, path: str, old: os.stat_result) -> Difference | None:
+        if not self._was_removed(path):
+            return None
         level = self._judge.seen(path, _is_directory(old))
         text = self._diff(path, self._old_text(path, level, old), None)
         change = Change(path, "deleted", type_of(old.st_mode), stat.S_IMODE(old.st_mode), None, 0, None, text.text,
                         level, text.added, text.removed)  # fmt: skip
         return Difference(change, old, None)
+
+    def _was_removed(self, path: str) -> bool:
+        """Whether something that the sandbox has not was removed by it, and not by a change of the source.
+
+        It came into the source later, and the sandbox never saw it; or it was at another place of the source when the
+        sandbox renamed a directory, and is no longer there. Then no layer names the place where it is missing.
+        """
+        if path in self._named.paths:
+            return True
+        if self._base.complete and self._base.record(path) is None:
+            return False
+        hidden = False
+        for place in (*parents(path), path):
+            if not _is_directory(self._merged.stat(place)):
+                return hidden or place in self._named.paths
+            hidden = hidden or place in self._named.opaque
+        return False
 
     def _changed(self, path: str, level: Level, old: os.stat_result | None, new: os.stat_result) -> Difference | None:
         content = self._new_content(path, new)

@@ -10,7 +10,7 @@ from ..types import Change
 from .comparing import Difference
 from .looking import Look
 from .selection import parents
-from .tree import is_too_long, join
+from .tree import is_too_deep, join
 
 _ASIDE = "Its directory {} is not applied."
 
@@ -87,7 +87,7 @@ class Planner:
         new = self._look.merged.stat(path)
         if there is not None or not _is_directory(new) or new is None:
             return f"The source has no directory {path}, and none of that name is applied."
-        if self._look.judge.seen(path, directory=True) != "write" or is_too_long(path):
+        if self._look.judge.seen(path, directory=True) != "write" or is_too_deep(path):
             return f"The rules do not let its directory {path} be made."
         self.accepted[path] = implied(path, new)
         return None

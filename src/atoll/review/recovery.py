@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 
+from ..errors import StoreError
 from . import beneath
 from .base import Record, append_applied
 from .commit import Moved, Steps
 from .journal import Journal, Ledger, Step
 from .looking import open_source
 from .points import reached
+from .quoting import quoted
 from .staging import Staging, clear_staging
 from .tree import split, type_of
 
@@ -50,46 +52,56 @@ def settle(root: int, ledger: Ledger, journal: Journal) -> None:
     """Bring an apply to its end from whatever phase it is in.
 
     Raises:
+        StoreError: as `roll_back`.
         OSError: the file system refuses; the journal stays.
     """
-    if journal.phase == "commit":
+    if journal.phase in ("commit", "undo"):
         try:
             carry_out(root, ledger, journal)
         except Moved:
-            roll_back(root, ledger, journal)
-        return
-    if journal.phase == "undo":
-        roll_back(root, ledger, journal)
-        return
-    clear(root, ledger, journal)
+            pass  # what was not finished is rolled back
+    else:
+        clear(root, ledger, journal)
 
 
 def carry_out(root: int, ledger: Ledger, journal: Journal) -> None:
-    """Do every step that is not done yet, then clear away.
+    """Do every step that is not done yet, then clear away. What cannot be finished is rolled back.
 
     Raises:
-        Moved, OSError: a step cannot be done. Nothing is undone yet.
+        Moved: the source is no longer what was looked at. It is as it was before the apply.
+        OSError: the file system refuses; the same.
+        StoreError: something could not be put back; the message says where it is.
     """
-    with Staging(root, journal.staging) as staging:
-        steps = Steps(root, staging.fd)
-        for step in journal.steps:
-            steps.do(step)
-        reached("all steps")
+    with Staging(root, journal.staging) as staging, Steps(root, staging.fd) as steps:
+        if journal.phase == "undo":
+            _roll_back(root, ledger, journal, steps)
+            return
+        try:
+            for step in journal.steps:
+                steps.do(step)
+        except (Moved, OSError):
+            _roll_back(root, ledger, journal, steps)
+            raise
+    reached("all steps")
     _sync(root, journal.steps)
     if journal.base is not None:
         _remember(journal.base, journal.steps)
     _finish(root, ledger, journal)
 
 
-def roll_back(root: int, ledger: Ledger, journal: Journal) -> None:
-    """Undo every step that was done, then clear away. Raises OSError."""
+def _roll_back(root: int, ledger: Ledger, journal: Journal, steps: Steps) -> None:
+    """Undo every step that was done, then clear away, unless that would destroy what has no place any more."""
     ledger.write(journal._replace(phase="undo"))
     reached("undo")
-    with Staging(root, journal.staging) as staging:
-        steps = Steps(root, staging.fd)
-        for step in reversed(journal.steps):
-            steps.undo(step)
+    lost = [step.path for step in reversed(journal.steps) if not steps.undo(step)]
     _sync(root, journal.steps)
+    if lost:
+        ledger.remove()
+        named = ", ".join(map(quoted, lost[:3]))
+        raise StoreError(
+            f"An apply was interrupted, and the directory of {named} has been moved away since.",
+            hint=f"What was there is kept in {journal.staging} in the source.",
+        )
     _finish(root, ledger, journal)
 
 

@@ -9,7 +9,7 @@ from ..types import Change
 from .quoting import quoted
 
 _COLOURS = {"head": "1", "hunk": "36", "+": "32", "-": "31", "note": "33"}
-_BITS = {"file": 0o100000, "symlink": 0o120000, "directory": 0o040000, "other": 0}
+_BITS = {"file": 0o100000, "directory": 0o040000, "other": 0}
 _NARROWEST = 10
 
 
@@ -23,11 +23,14 @@ def format_diff(changes: Sequence[Change], color: bool = False) -> str:
 
 def _described(change: Change, color: bool) -> list[str]:
     old, new = quoted(f"a/{change.path}"), quoted(f"b/{change.path}")
-    lines = [_paint(f"diff --git {old} {new}", "head", color)]
-    lines.extend(_paint(line, "head", color) for line in _head(change))
+    if change.type == "directory":
+        # git knows no directories, and would make a file.
+        return [_paint(f"# {quoted(change.path)}: {_note(change)}, {change.kind}", "head", color)]
     note = _note(change)
-    if note:
-        lines.append(_paint(f"# {note}", "note", color))
+    # Before the head: git would take it for the end of one.
+    lines = [_paint(f"# {quoted(change.path)}: {note}", "note", color)] if note else []
+    lines.append(_paint(f"diff --git {old} {new}", "head", color))
+    lines.extend(_paint(line, "head", color) for line in _head(change))
     if change.diff:
         lines.extend(_body(change.diff, color))
     elif change.diff is None and change.type in ("file", "symlink") and change.kind != "mode":
@@ -49,6 +52,8 @@ def _head(change: Change) -> list[str]:
 
 
 def _mode(change: Change, bits: int | None) -> str:
+    if bits is not None and change.type == "symlink":
+        return "120000"
     return "none" if bits is None else f"{_BITS[change.type] | bits:06o}"
 
 

@@ -12,8 +12,9 @@ from . import beneath
 
 Type = Literal["file", "directory", "symlink", "other"]
 
-# Longer ones can be opened by no name, so nobody could use what is there.
-LONGEST_PATH = 4000
+# Longer paths can be opened by no name. Nobody nests so deeply, but to make others walk for ever.
+LONGEST = 4000
+DEEPEST = 256
 
 _ABSENT = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV, errno.ENAMETOOLONG, errno.ESTALE))
 
@@ -53,18 +54,20 @@ class Tree:
     def stat(self, path: str) -> os.stat_result | None:
         """What is at a path, itself and not what it may link to; None when nothing is. Raises OSError."""
         above, name = split(path)
+        if not name:
+            return os.fstat(self.root)
         try:
-            if not name:
-                return os.fstat(self.root)
-            fd = beneath.open_beneath(self.directory(above), name, os.O_PATH | os.O_NOFOLLOW, self._resolve)
+            found = os.stat(name, dir_fd=self.directory(above), follow_symlinks=False)
+            return found if not self._resolve or self._is_here(above, name) else None
         except OSError as error:
             if error.errno in _ABSENT:
                 return None
             raise
-        try:
-            return os.fstat(fd)
-        finally:
-            os.close(fd)
+
+    def _is_here(self, above: str, name: str) -> bool:
+        """Whether no other mount covers it. Raises OSError."""
+        os.close(beneath.open_beneath(self.directory(above), name, os.O_PATH | os.O_NOFOLLOW, self._resolve))
+        return True
 
     def is_elsewhere(self, path: str) -> bool:
         """Whether another mount covers a path."""
@@ -74,7 +77,7 @@ class Tree:
             return error.errno == errno.EXDEV
         return False
 
-    def open_file(self, path: str) -> int:
+    def open_file(self, path: str, access: int = os.O_RDONLY) -> int:
         """A regular file, to be read. Raises OSError, with EINVAL for anything else: nothing else is ever opened."""
         above, name = split(path)
         fd = beneath.open_beneath(self.directory(above), name, os.O_PATH | os.O_NOFOLLOW, self._resolve)
@@ -82,9 +85,23 @@ class Tree:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise OSError(errno.EINVAL, "it is no regular file", path)
             # By descriptor, so that it is the very file that was just looked at.
-            return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+            return os.open(f"/proc/self/fd/{fd}", access | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         finally:
             os.close(fd)
+
+    def hold(self, path: str, found: os.stat_result) -> None:
+        """Have an overlay take something into its own layer that so far it only borrows from below.
+
+        What cannot be taken, on a full disk for instance, stays borrowed.
+        """
+        above, name = split(path)
+        try:
+            if stat.S_ISREG(found.st_mode):
+                os.close(self.open_file(path, os.O_WRONLY))
+            else:
+                os.chown(name, -1, -1, dir_fd=self.directory(above), follow_symlinks=False)
+        except OSError:
+            pass
 
     def link_target(self, path: str) -> str:
         """Raises OSError."""
@@ -93,6 +110,10 @@ class Tree:
 
     def names(self, path: str) -> list[str]:
         """The entries of a directory; none for one that is not there. Raises OSError."""
+        return [name for name, _ in self.entries(path)]
+
+    def entries(self, path: str) -> list[tuple[str, bool]]:
+        """As `names`, and of each whether it is a directory."""
         try:
             fd = beneath.open_beneath(self.root, path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, self._resolve)
         except OSError as error:
@@ -100,25 +121,23 @@ class Tree:
                 return []
             raise
         try:
-            return os.listdir(fd)
+            with os.scandir(fd) as found:
+                return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
         finally:
             os.close(fd)
 
-    def below(self, path: str) -> Iterator[tuple[str, os.stat_result]]:
-        """Everything below a directory, parents first, but not what is below a path that is too long.
+    def below(self, path: str) -> Iterator[tuple[str, bool]]:
+        """Everything below a directory, and whether it is one; parents first, without what is too deep.
 
         Raises OSError.
         """
         waiting = [path]
         while waiting:
             above = waiting.pop()
-            for name in self.names(above):
+            for name, directory in self.entries(above):
                 here = join(above, name)
-                found = self.stat(here)
-                if found is None:
-                    continue
-                yield here, found
-                if stat.S_ISDIR(found.st_mode) and not is_too_long(here):
+                yield here, directory
+                if directory and not is_too_deep(here):
                     waiting.append(here)
 
 
@@ -132,8 +151,9 @@ def join(above: str, name: str) -> str:
     return f"{above}/{name}" if above else name
 
 
-def is_too_long(path: str) -> bool:
-    return len(path) > LONGEST_PATH // 4 and len(os.fsencode(path)) > LONGEST_PATH
+def is_too_deep(path: str) -> bool:
+    """Whether a path is beyond what anybody works with: its descendants are not looked at, and it is not applied."""
+    return path.count("/") >= DEEPEST or (len(path) > LONGEST // 4 and len(os.fsencode(path)) > LONGEST)
 
 
 def type_of(mode: int) -> Type:

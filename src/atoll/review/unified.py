@@ -38,6 +38,8 @@ class Differ:
         if not _is_text(old) or not _is_text(new):
             return NO_TEXT
         before, after = _lines(old), _lines(new)
+        if not before and not after:
+            return TextDiff("")
         self._lines -= len(before) + len(after)
         if self._lines < 0:
             return NO_TEXT

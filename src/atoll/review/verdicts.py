@@ -13,12 +13,14 @@ from .content import link_content, read_content
 from .links import objection
 from .looking import Look
 from .selection import parents
-from .tree import is_too_long, type_of
+from .traps import springs
+from .tree import is_too_deep, type_of
 
 _SPECIAL = "It is a pipe, a socket or a device, which is never applied."
 _PROTECTED = "The source has a pipe, a socket or a device there, which is never touched."
 _UNREADABLE = "Its content cannot be read, or is one large hole."
 _BITS = "Set-user-id, set-group-id and sticky bits are never applied."
+_TRAP = "git would run commands from it on this machine, so it is never applied; look at it, and bring it over by hand."
 # Time stamps of files lag behind the clock by a tick.
 _TICK = 20_000_000
 
@@ -27,8 +29,8 @@ def refusal(look: Look, difference: Difference, reviewed: Mapping[str, Change] |
     """Why the rules refuse a change, whatever the source has; None if they do not."""
     change = difference.change
     directory = change.type == "directory"
-    if is_too_long(change.path):
-        return "Its path is too long."
+    if is_too_deep(change.path):
+        return "It is nested too deeply."
     if look.judge.is_reserved(change.path):
         return "Its name is one that atoll keeps for itself."
     if look.judge.is_ignored(change.path, directory):
@@ -46,6 +48,13 @@ def _unfit(look: Look, difference: Difference) -> str | None:
         return _PROTECTED
     if change.kind == "deleted":
         return None
+    return _unfit_to_come(look, difference)
+
+
+def _unfit_to_come(look: Look, difference: Difference) -> str | None:
+    change = difference.change
+    if springs(change.path, directory=change.type == "directory"):
+        return _TRAP
     if change.type == "other" and difference.new is not None:
         return _SPECIAL
     if change.type != "directory" and change.digest is None:

@@ -23,7 +23,7 @@ MIGRATIONS = (
             maker_pid INTEGER, maker_started INTEGER, maker_boot TEXT)""",
     ),
     (),  # Spec.packages
-    denials.MIGRATION,
+    denials.MIGRATION,  # and Spec.permissions, ignore, codebase, snapshot, audit
 )
 
 SELECT = """SELECT id, driver, status, labels, spec, handle, created, expires, maker_pid, maker_started, maker_boot

@@ -14,8 +14,7 @@ from .docs import documented_by
 @documented_by(AsyncCodebases)
 class Codebases:
     def __init__(self) -> None:
-        self._core = AsyncCodebases()
-        self._core._io = BlockingIO()  # noqa: SLF001  # the other half of the same class
+        self._core = AsyncCodebases(BlockingIO())
 
     def create(
         self,

@@ -66,6 +66,7 @@ class Sandbox(Lifetime, Review, Timeline, Audited):
         ignore: Iterable[str] = (),
         codebase: str | None = None,
         snapshot: str | None = None,
+        audit: bool = False,
         on_progress: Callback | None = None,
         tools: Tools | Mapping[str, Function] | None = None,
         **later: Any,
@@ -73,8 +74,8 @@ class Sandbox(Lifetime, Review, Timeline, Audited):
         wishes = dict(
             image=image, source=source, network=network, resources=resources, env=env, labels=labels,
             timeout=timeout, lifetime=lifetime, workdir=workdir, strict=strict, packages=packages,
-            permissions=permissions, ignore=ignore, codebase=codebase, snapshot=snapshot, on_progress=on_progress,
-            **later,
+            permissions=permissions, ignore=ignore, codebase=codebase, snapshot=snapshot, audit=audit,
+            on_progress=on_progress, **later,
         )  # fmt: skip
         offered = lifecycle.offered_tools(tools, awaited=False)
         return cls(drive(lifecycle.create(BlockingIO(), driver, **wishes)), offered)

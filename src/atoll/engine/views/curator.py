@@ -152,22 +152,26 @@ def _leave_curator(address: str, view: View, sentry: Sentry) -> None:
 
 def _live(address: str, view: View, sentry: Sentry, ready: int) -> NoReturn:
     try:
+        # Its memory is a copy of its maker's.
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
         _reset_signals()
         listener = _listen(address)
         if listener is None:
             os._exit(0)
         sentry.watch_name(address)
         described = os.memfd_create("view")
-        os.write(described, json.dumps(view.to_json()).encode())
+        os.write(described, json.dumps(view._replace(inhabited=True).to_json()).encode())
         kernel.close_from(3, (listener.fileno(), sentry.fileno(), view.mask, described, ready))
         # While the host's files are in sight: its end takes its name away.
         directory = os.open(os.path.dirname(address), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        _enter(view.mask, os.path.dirname(address))
+        namespace = _enter(view.mask, os.path.dirname(address))
         os.close(ready)
         try:
-            _serve(listener, sentry, described)
+            waiting = _serve(listener, sentry, (namespace, described))
         finally:
             os.unlink(os.path.basename(address), dir_fd=directory)
+        if waiting is not None:
+            waiting.close()
     except BaseException:  # noqa: BLE001 - nobody depends on it
         os._exit(1)
     os._exit(0)
@@ -194,9 +198,10 @@ def _listen(address: str) -> socket.socket | None:
     return None
 
 
-def _enter(mask: int, somewhere: str) -> None:
-    """Have the mask as the only mount: a curator shall keep no disk of the host busy."""
+def _enter(mask: int, somewhere: str) -> int:
+    """Have the mask as the only mount: a curator shall keep no disk of the host busy. Gives the mount namespace."""
     kernel.unshare(kernel.CLONE_NEWNS)
+    namespace = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount_setattr(mask, _MASK_ATTRIBUTES, recursive=False)
     kernel.move_mount(mask, somewhere)
@@ -205,25 +210,27 @@ def _enter(mask: int, somewhere: str) -> None:
     kernel.umount(".")
     os.chdir("/")
     os.close(mask)
+    return namespace
 
 
-def _serve(listener: socket.socket, sentry: Sentry, described: int) -> None:
-    """Until something has happened, or nobody has asked for long."""
+def _serve(listener: socket.socket, sentry: Sentry, view: tuple[int, int]) -> socket.socket | None:
+    """Until something has happened, or nobody has asked for long. Gives who waits for the end, if anybody does."""
     poll = select.poll()
     poll.register(listener.fileno(), _READABLE)
     poll.register(sentry.fileno(), _READABLE)
     while events := poll.poll(_IDLE * 1000):
         # A change that is not yet told of when somebody asks came after the question.
         if not sentry.is_calm() or events == [(sentry.fileno(), select.POLLIN)]:
-            return
+            return None
         with contextlib.suppress(OSError, ValueError, messages.Ended):
             client, _ = listener.accept()
-            with client:
-                if _answer(client, sentry, described):
-                    return
+            if _answer(client, sentry, view):
+                return client
+            client.close()
+    return None
 
 
-def _answer(client: socket.socket, sentry: Sentry, described: int) -> bool:
+def _answer(client: socket.socket, sentry: Sentry, view: tuple[int, int]) -> bool:
     """Whether this was the last."""
     if messages.peer_uid(client) != os.getuid():
         return False
@@ -236,11 +243,7 @@ def _answer(client: socket.socket, sentry: Sentry, described: int) -> bool:
     if not sentry.is_calm():
         messages.send(client, {"changed": True})
         return True
-    tree = kernel.open_tree("/", recursive=False)
-    try:
-        messages.send(client, {"view": True}, tree, described)
-    finally:
-        os.close(tree)
+    messages.send(client, {"view": True}, *view)
     return False
 
 

@@ -176,7 +176,7 @@ class _Planter:
         os.utime(entry.name, ns=times, dir_fd=place, follow_symlinks=False)
 
     def _finish(self, directory: Directory, place: int) -> None:
-        look = looks.of_directory(directory)
+        look = looks.of_directory(directory, divided=self._users is not None)
         fd = os.open(directory.path or ".", _OPEN, dir_fd=place)
         try:
             if self._users is not None:
@@ -195,7 +195,7 @@ def _is_safe(entry: Entry, users: Users) -> bool:
     mode = status.st_mode
     runs = bool(mode & stat.S_IXOTH) == bool(mode & 0o111)
     closed = not mode & (stat.S_IWOTH | stat.S_IWGRP | stat.S_ISUID | stat.S_ISGID)
-    foreign = status.st_uid != users.sandbox and status.st_gid != users.sandbox
+    foreign = users.sandbox not in (status.st_uid, status.st_gid)
     return entry.level == "read" and bool(mode & stat.S_IROTH) and runs and closed and foreign
 
 

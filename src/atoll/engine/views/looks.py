@@ -15,7 +15,7 @@ from ...types import Level
 from .tree import Directory, Entry
 
 _READ, _WRITE, _EXECUTE = 0o444, 0o222, 0o111
-_SHARED = 0o1777
+_SHARED, _OWNERS = 0o1777, 0o700
 
 
 class Look(NamedTuple):
@@ -37,13 +37,16 @@ def of_entry(level: Level, mode: int) -> Look:
     return Look(readable_mode(mode) if level == "read" else 0, owned=False)
 
 
-def of_directory(directory: Directory) -> Look:
+def of_directory(directory: Directory, *, divided: bool = True) -> Look:
+    """`divided` says whether owners protect it; where mounts do, its owner must be able to remove it one day."""
     mode = stat.S_IMODE(directory.mode) & 0o777
+    if not divided:
+        return Look(mode | _OWNERS | (0 if directory.level == "write" else _READ | _EXECUTE), owned=True)
     if directory.level != "write":
         return Look((mode | _READ | _EXECUTE) & ~_WRITE, owned=False)
     if directory.guarded:
         return Look(_SHARED, owned=False)
-    return Look(mode | 0o700, owned=True)
+    return Look(mode | _OWNERS, owned=True)
 
 
 def link_target(entry: Entry) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...errors import Unsupported
 from .. import idmap, kernel
 from . import zones
-from .view import STRANGER, View
+from .mask import OWN
+from .view import FIXED, STRANGER, View
 
 _FLAGS = kernel.MS_NOSUID | kernel.MS_NODEV
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
@@ -48,10 +49,9 @@ def mount(
         Unsupported: this kernel cannot do it, or there are too many layers.
     """
     with contextlib.ExitStack() as opened:
-        _show_mask(view, target, uid)
         names = _LayerNames(opened, uid)
         kept = len(lowers) - view.covers
-        shown = [names.open(lower) for lower in lowers[:kept]] + [names.open(target)]
+        shown = [names.open(layer) for layer in (*lowers[:kept], *_show_mask(view, target, uid))]
         content = [names.open(lower) for lower in lowers[kept:]]
         if not view.farm:
             content.append(names.open(source))
@@ -83,15 +83,27 @@ def merge(
         kernel.mount("workspace", target, "overlay", _FLAGS | kernel.MS_RDONLY, options)
 
 
-def _show_mask(view: View, target: str, uid: int | None) -> None:
-    """A layer must have a path on older kernels; the target, soon covered, serves."""
+def _show_mask(view: View, target: str, uid: int | None) -> list[str]:
+    """The layers of the mask. A layer must have a path on older kernels; the target, soon covered, serves."""
+    if view.farm:
+        return [view.farm]
     tree = _own_copy(view)
     try:
-        if view.mapped:
-            if uid is None:
-                raise ValueError("the id of the sandbox's user is needed to mount this view")
-            idmap.map_mount(tree, {view.sandbox: uid, view.stranger: STRANGER})
         kernel.move_mount(tree, target)
+    finally:
+        os.close(tree)
+    if view.mapped:
+        _map_own(f"{target}/{OWN}", uid)
+    return [f"{target}/{part}" for part in view.parts]
+
+
+def _map_own(path: str, uid: int | None) -> None:
+    if uid is None:
+        raise ValueError("the id of the sandbox's user is needed to mount this view")
+    tree = kernel.open_tree(path, recursive=False)
+    try:
+        idmap.map_mount(tree, {STRANGER: STRANGER, FIXED: uid})
+        kernel.move_mount(tree, path)
     finally:
         os.close(tree)
 
@@ -100,7 +112,7 @@ def _own_copy(view: View) -> int:
     try:
         return view.clone()
     except OSError as error:
-        if error.errno != errno.EINVAL or view.mask < 0:
+        if error.errno != errno.EINVAL:
             raise
         # Before Linux 6.15 what is attached nowhere cannot be copied; it can be used itself, once.
         return os.dup(view.mask)
@@ -116,10 +128,7 @@ class _LayerNames:
     def open(self, layer: str | int | Layer) -> str:
         if isinstance(layer, int):
             return f"/proc/self/fd/{layer}"
-        if isinstance(layer, Layer):
-            fd = self._foreign(layer)
-        else:
-            fd = os.open(layer, _DIRECTORY)
+        fd = self._foreign(layer) if isinstance(layer, Layer) else os.open(layer, _DIRECTORY)
         self._opened.callback(os.close, fd)
         return f"/proc/self/fd/{fd}"
 
@@ -128,8 +137,8 @@ class _LayerNames:
             return os.open(layer.path, _DIRECTORY)
         tree = kernel.open_tree(layer.path, recursive=False)
         try:
-            # What overlayfs itself makes, such as whiteouts, is root's.
-            idmap.map_mount(tree, {0: 0, layer.uid: self._uid, STRANGER: STRANGER})
+            # What overlayfs itself makes, such as whiteouts, is root's, too.
+            idmap.map_mount(tree, {STRANGER: STRANGER, layer.uid: self._uid})
         except BaseException:
             os.close(tree)
             raise
@@ -140,9 +149,8 @@ def _own_root(view: View, upper: str, uid: int | None) -> None:
     """The root of an overlay has the owner and mode of its upper layer."""
     if view.recipe == "A":
         owner = uid if view.owned else STRANGER
-    else:
-        owner = view.sandbox if view.owned else view.stranger
-    if owner is not None:
+        if owner is None:
+            raise ValueError("the id of the sandbox's user is needed to mount this view")
         os.chown(upper, owner, owner)
     os.chmod(upper, view.mode)
 
@@ -167,16 +175,3 @@ def _mount_overlay(view: View, target: str, options: str) -> None:
 def _check_length(options: str) -> None:
     if len(options) > _LONGEST:
         raise Unsupported("This sandbox has too many snapshots in a row for one mount.")
-
-
-@contextlib.contextmanager
-def aside() -> Iterator[None]:
-    """In a mount namespace that is gone afterwards: what is mounted in it is nobody else's."""
-    back = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        kernel.unshare(kernel.CLONE_NEWNS)
-        kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
-        yield
-    finally:
-        kernel.setns(back, kernel.CLONE_NEWNS)
-        os.close(back)

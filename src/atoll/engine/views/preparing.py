@@ -5,8 +5,13 @@ from __future__ import annotations
 from ...errors import Unsupported
 from . import farm, hosts, looks, mask, zones
 from .tree import Tree
-from .view import STRANGER, Recipe, View
+from .view import FIXED, STRANGER, Recipe, View
 from .writable import writable_places
+
+_USERS = {
+    "B": mask.Owners(sandbox=0, stranger=0, divided=False),
+    "C": mask.Owners(sandbox=0, stranger=1, divided=False),
+}
 
 
 def prepare(
@@ -29,27 +34,40 @@ def prepare(
         OSError: this process may not mount.
         Unsupported: the recipe cannot enforce these rules, or not on this host.
     """
-    look = looks.of_directory(tree.root)
-    common = {"mode": look.mode, "owned": look.owned, "covers": covers, "writable": writable_places(tree)}
     if recipe == "A":
-        owners = mask.owners_for(tree) if uid is None else mask.Owners(uid, STRANGER)
-        fd = mask.build(tree, owners, "trusted")
-        return View("A", fd, *owners, mapped=uid is None, **common)
-    if recipe == "C":
-        owners = mask.Owners(sandbox=0, stranger=1)
-        return View("C", mask.build(tree, owners, "user"), *owners, mapped=False, **common)
-    if recipe == "B":
-        return _prepare_for_one(tree, common, source, place)
-    raise Unsupported("Recipe D has no mounts; use `farm.plant`.")
-
-
-def _prepare_for_one(tree: Tree, common: dict, source: str | int | None, place: str | None) -> View:  # type: ignore[type-arg]
-    plan = zones.plan(tree)
-    owners = mask.Owners(0, 0)
-    fields = {**common, "mapped": False, "zones": plan.zones, "unenforced": plan.unenforced}
+        owners = mask.Owners(FIXED if uid is None else uid, STRANGER)
+        view = _describe(tree, recipe, covers)
+        view = view._replace(mapped=mask.OWN in view.parts and uid is None)
+        return view._replace(mask=mask.build(tree, owners, "trusted"))
+    if recipe == "D":
+        raise Unsupported("Recipe D has no mounts; use `farm.plant`.")
+    owners, plan = _USERS[recipe], zones.plan(tree)
+    view = _describe(tree, recipe, covers)._replace(zones=plan.zones, unenforced=plan.unenforced)
     if hosts.can_mask(rootless=True):
-        return View("B", mask.build(tree, owners, "user"), *owners, **fields)
-    if common["covers"] or source is None or place is None:
+        return view._replace(mask=mask.build(tree, owners, "user"))
+    return _plant(tree, view._replace(recipe="B"), source, place)
+
+
+def _describe(tree: Tree, recipe: Recipe, covers: int) -> View:
+    """A view without its mask."""
+    divided = recipe == "A"
+    look = looks.of_directory(tree.root, divided=divided)
+    return View(
+        recipe,
+        mask=-1,
+        parts=mask.parts_of(tree, divided=divided),
+        mapped=False,
+        mode=look.mode,
+        owned=look.owned,
+        covers=covers,
+        writable=writable_places(tree),
+    )
+
+
+def _plant(tree: Tree, view: View, source: str | int | None, place: str | None) -> View:
+    if view.covers:
         raise Unsupported("Changing the rules of a sandbox that has changed files needs Linux 6.16.")
+    if source is None or place is None:
+        raise Unsupported("Path permissions for an ordinary user need Linux 6.16 here.", hint="Or run as root.")
     farm.link(tree, source, place)
-    return View("B", -1, *owners, **fields, farm=place)
+    return view._replace(farm=place)

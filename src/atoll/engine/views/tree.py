@@ -213,10 +213,7 @@ class _Walk:
         if is_directory:
             directory.children.append(Directory(path, name, level, entry.stat(follow_symlinks=False)))
         elif level == "none":
-            kind: Kind = (
-                "symlink" if entry.is_symlink() else "file" if entry.is_file(follow_symlinks=False) else "other"
-            )
-            directory.entries.append(Entry(name, kind, level, None))
+            directory.entries.append(Entry(name, _kind(entry), level, None))
         else:
             self._take_visible(directory, entry, level, fd)
 
@@ -230,6 +227,12 @@ class _Walk:
             directory.entries.append(Entry(entry.name, "other", "none", None))
         else:
             directory.entries.append(Entry(entry.name, kind, level, status))
+
+
+def _kind(entry: os.DirEntry[str]) -> Kind:
+    if entry.is_symlink():
+        return "symlink"
+    return "file" if entry.is_file(follow_symlinks=False) else "other"
 
 
 def _make_place(directories: list[Directory], place: str, matcher: Levels) -> None:

@@ -48,9 +48,8 @@ def plan(tree: Tree) -> Plan:
     unenforced: list[str] = []
     for directory in tree.visible():
         writable = directory.level == "write"
-        for child in directory.children:
-            if child.visible and (child.level == "write") != writable:
-                zones.append(Zone(child.path, not writable))
+        differing = (child for child in directory.children if child.visible and (child.level == "write") != writable)
+        zones.extend(Zone(child.path, not writable) for child in differing)
         _plan_entries(directory, writable, zones, unenforced)
     if len(zones) > MOST:
         raise Unsupported(
