@@ -17,10 +17,12 @@ _python = ctypes.pythonapi
 MACHINE = os.uname().machine
 _OLD_CALLS = {
     "x86_64": {
-        "clone": 56, "pivot_root": 155, "capset": 126, "seccomp": 317, "keyctl": 250, "syncfs": 306, "bpf": 321,
+        "clone": 56, "pivot_root": 155, "capset": 126, "seccomp": 317, "keyctl": 250, "tgkill": 234, "syncfs": 306,
+        "bpf": 321,
     },
     "aarch64": {
-        "clone": 220, "pivot_root": 41, "capset": 91, "seccomp": 277, "keyctl": 219, "syncfs": 267, "bpf": 280,
+        "clone": 220, "pivot_root": 41, "capset": 91, "seccomp": 277, "keyctl": 219, "tgkill": 131, "syncfs": 267,
+        "bpf": 280,
     },
 }  # fmt: skip
 _NEW_CALLS = {
@@ -177,11 +179,7 @@ def mount_setattr(fd: int, attributes: int, *, recursive: bool, userns: int = 0,
     """Add attributes to a mount given by descriptor, and take some away; `userns` is for MOUNT_ATTR_IDMAP."""
     flags = AT_EMPTY_PATH | (AT_RECURSIVE if recursive else 0)
     packed = struct.pack("QQQQ", attributes, clear, 0, userns)
-    try:
-        syscall("mount_setattr", fd, b"", flags, packed, len(packed))
-    except OSError as error:
-        what = os.readlink(f"/proc/self/fd/{fd}")
-        raise OSError(error.errno, f"{error.strerror} (attributes {attributes:#x} of {what})") from None
+    syscall("mount_setattr", fd, b"", flags, packed, len(packed))
 
 
 def bind(source: str, target: str, *, read_only: bool) -> None:
