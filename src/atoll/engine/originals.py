@@ -13,7 +13,7 @@ from .shadows import PAGE, Context
 from .tracing import CALLS, Registers, RestartableSequence, Task
 
 _PATIENCE = 2.0
-_MOST_DESCRIPTORS = 500
+_MOST_DESCRIPTORS = 4096
 _GO = signal.SIGURG
 _CHILD_SETTID = 0x01000000
 _NO_CALL = (1 << 64) - 1
@@ -89,7 +89,7 @@ def bring(context: Context) -> Original:
 
 
 def _others(process: int) -> tuple[int, ...]:
-    """The descriptors of its own that it has open; a few, if there are very many."""
+    """The descriptors of its own that it has open."""
     found = sorted(int(name) for name in os.listdir(f"/proc/{process}/fd"))
     return tuple(fd for fd in found if fd >= PAGE)[:_MOST_DESCRIPTORS]
 

@@ -27,6 +27,7 @@ _SETTID_CLEARTID = 0x01200000
 _KEEPER, _FIRST, _DOORS = 0, 7, 8
 _READ_WRITE, _SHARED_FIXED = 3, 0x11
 _PATIENCE = 30.0
+_CALLS_AT_ONCE = 200
 _NO_CALL = (1 << 64) - 1
 
 
@@ -141,7 +142,6 @@ class Surgeon:
         batch.call("openat2", kernel.AT_FDCWD, batch.text(os.devnull), null, 24)
         batch.call("mmap", self._source.page, SIZE, _READ_WRITE, _SHARED_FIXED, shadows.PAGE, 0)
         batch.call("close", shadows.PAGE)
-        self._stop_gaps(batch)
         batch.call("setsid")
         batch.call("umask", original.umask)
         batch.call("chdir", batch.text(original.directory), may_fail=True)
@@ -149,19 +149,29 @@ class Surgeon:
         if sequence.pointer:
             batch.call("rseq", sequence.pointer, sequence.size, 0, sequence.signature, may_fail=True)
         batch.run(task, pid)
+        self._stop_gaps(task, pid)
         self._source.scratch.remove(task)
 
-    def _stop_gaps(self, batch: Batch) -> None:
+    def _stop_gaps(self, task: Task, pid: int) -> None:
         """Where its original has files open, the twin has something that cannot be read or written to: a file that it
         still knows by its number shall not become another one, such as the stream of a client."""
-        free = shadows.PAGE
+        free, numbers = shadows.PAGE, self._original.descriptors
+        if not numbers:
+            return
+        batch = Batch(self._source.scratch)
         how = batch.data(struct.pack("QQQ", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, 0, 0))
         batch.call("openat2", kernel.AT_FDCWD, batch.text("/"), how, 24)
-        for number in self._original.descriptors:
-            if number != free:
+        batch.run(task, pid)
+        others = [number for number in numbers if number != free]
+        for at in range(0, len(others), _CALLS_AT_ONCE):
+            batch = Batch(self._source.scratch)
+            for number in others[at : at + _CALLS_AT_ONCE]:
                 batch.call("dup3", free, number, os.O_CLOEXEC)
-        if free not in self._original.descriptors:
+            batch.run(task, pid)
+        if free not in numbers:
+            batch = Batch(self._source.scratch)
             batch.call("close", free)
+            batch.run(task, pid)
 
     def _inspect(self, task: int, place: Place, ends: Ends) -> None:
         allowed = {inspection.identity(fd) for fd in ends.of_context}
