@@ -174,14 +174,14 @@ def _live(address: str, view: View, sentry: Sentry, ready: int) -> NoReturn:
             os._exit(0)
         sentry.watch_name(address)
         described = os.memfd_create("view")
-        os.write(described, json.dumps(view.to_json()).encode())
+        os.write(described, json.dumps(view._replace(inhabited=True).to_json()).encode())
         kernel.close_from(3, (listener.fileno(), sentry.fileno(), view.mask, described, ready))
         # While the host's files are in sight: its end takes its name away.
         directory = os.open(os.path.dirname(address), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        _enter(view.mask, os.path.dirname(address))
+        namespace = _enter(view.mask, os.path.dirname(address))
         os.close(ready)
         try:
-            waiting = _serve(listener, sentry, described)
+            waiting = _serve(listener, sentry, (namespace, described))
         finally:
             os.unlink(os.path.basename(address), dir_fd=directory)
         if waiting is not None:
@@ -212,9 +212,10 @@ def _listen(address: str) -> socket.socket | None:
     return None
 
 
-def _enter(mask: int, somewhere: str) -> None:
-    """Have the mask as the only mount: a curator shall keep no disk of the host busy."""
+def _enter(mask: int, somewhere: str) -> int:
+    """Have the mask as the only mount: a curator shall keep no disk of the host busy. Gives the mount namespace."""
     kernel.unshare(kernel.CLONE_NEWNS)
+    namespace = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount_setattr(mask, _MASK_ATTRIBUTES, recursive=False)
     kernel.move_mount(mask, somewhere)
@@ -223,9 +224,10 @@ def _enter(mask: int, somewhere: str) -> None:
     kernel.umount(".")
     os.chdir("/")
     os.close(mask)
+    return namespace
 
 
-def _serve(listener: socket.socket, sentry: Sentry, described: int) -> socket.socket | None:
+def _serve(listener: socket.socket, sentry: Sentry, view: tuple[int, int]) -> socket.socket | None:
     """Until something has happened, or nobody has asked for long. Gives who waits for the end, if anybody does."""
     poll = select.poll()
     poll.register(listener.fileno(), _READABLE)
@@ -236,13 +238,13 @@ def _serve(listener: socket.socket, sentry: Sentry, described: int) -> socket.so
             return None
         with contextlib.suppress(OSError, ValueError, messages.Ended):
             client, _ = listener.accept()
-            if _answer(client, sentry, described):
+            if _answer(client, sentry, view):
                 return client
             client.close()
     return None
 
 
-def _answer(client: socket.socket, sentry: Sentry, described: int) -> bool:
+def _answer(client: socket.socket, sentry: Sentry, view: tuple[int, int]) -> bool:
     """Whether this was the last."""
     if messages.peer_uid(client) != os.getuid():
         return False
@@ -255,9 +257,5 @@ def _answer(client: socket.socket, sentry: Sentry, described: int) -> bool:
     if not sentry.is_calm():
         messages.send(client, {"changed": True})
         return True
-    tree = kernel.open_tree("/", recursive=False)
-    try:
-        messages.send(client, {"view": True}, tree, described)
-    finally:
-        os.close(tree)
+    messages.send(client, {"view": True}, *view)
     return False

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from .. import kernel
@@ -23,6 +24,8 @@ class View(NamedTuple):
     Attributes:
         recipe: how it is enforced: A by owners, B and C by read-only mounts.
         mask: a descriptor of the mask, a detached mount; -1 where there is a `farm` instead.
+        inhabited: whether it is one of a mount namespace instead, whose root is the mask. What was copied from there
+            could not be copied again: the kernel lets nobody do that elsewhere.
         parts: the layers of the mask; see `mask`.
         mapped: whether the owner of its part `own` is to be shown as the sandbox's user; else, if it has such a part,
             it is for one sandbox only.
@@ -46,6 +49,7 @@ class View(NamedTuple):
     writable: tuple[str, ...] = ()
     unenforced: tuple[str, ...] = ()
     farm: str = ""
+    inhabited: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """All but the descriptor, which is to be sent beside it."""
@@ -53,11 +57,31 @@ class View(NamedTuple):
 
     def clone(self) -> int:
         """A fresh detached mount of the mask; before Linux 6.15 only for who has it among its mounts."""
-        return kernel.open_tree_at(self.mask)
+        if not self.inhabited:
+            return kernel.open_tree_at(self.mask)
+        with _visiting(self.mask):
+            return kernel.open_tree("/", recursive=False)
 
     def close(self) -> None:
         if self.mask >= 0:
             os.close(self.mask)
+
+
+@contextlib.contextmanager
+def _visiting(namespace: int) -> Iterator[None]:
+    """Among the mounts of another namespace, and back in the same directory."""
+    back = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    directory = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        kernel.setns(namespace, kernel.CLONE_NEWNS)
+        try:
+            yield
+        finally:
+            kernel.setns(back, kernel.CLONE_NEWNS)
+            os.fchdir(directory)
+    finally:
+        os.close(back)
+        os.close(directory)
 
 
 def from_json(data: dict[str, Any], mask: int) -> View:
