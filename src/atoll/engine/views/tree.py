@@ -270,5 +270,6 @@ def _settle(directories: list[Directory]) -> None:
         for child in directory.children:
             if child.visible:
                 directory.visible = True
-                pass
+                if child.level != "write" or child.guarded:
+                    directory.guarded = True
     directories[0].visible = True
