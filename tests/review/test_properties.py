@@ -117,6 +117,7 @@ def test_without_rules_the_source_becomes_what_the_sandbox_sees(tree, edits):
         done = apply(overlay.stage, reviewed=reviewed)
         assert done.conflicts == {}
         assert set(done.rejected) | set(done.applied) == {change.path for change in reviewed}
+        overlay.remount()
         there, seen = (
             without_directory_modes(snapshot(overlay.source)),
             without_directory_modes(snapshot(overlay.merged)),
@@ -142,6 +143,7 @@ def test_with_rules_only_what_may_be_written_to_changes(tree, edits, rules):
         edit(overlay, None, edits)
         found = changes(overlay.stage)
         done = apply(overlay.stage)
+        overlay.remount()
         after = without_directory_modes(snapshot(overlay.source))
         seen = without_directory_modes(snapshot(overlay.merged))
         changed = {os.fsdecode(path) for path in before.keys() | after.keys() if before.get(path) != after.get(path)}

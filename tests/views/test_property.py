@@ -8,7 +8,7 @@ import tempfile
 import pytest
 from hypothesis import example, given, settings, strategies as st
 from tests.views import trees
-from tests.views.worlds import RECIPES, World
+from tests.views.worlds import OLD, RECIPES, World
 
 from atoll.policy.rules import Matcher
 
@@ -91,7 +91,7 @@ def attempt_write(path, kind):
     return True
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", [*RECIPES, *OLD])
 @settings(max_examples=40)
 @given(forest=forests(), rules=RULES)
 @example(forest={"a": None, "a/c.txt": b"x"}, rules=[{"pattern": "*.txt", "level": "write"}])

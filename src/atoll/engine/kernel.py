@@ -17,10 +17,12 @@ _python = ctypes.pythonapi
 MACHINE = os.uname().machine
 _OLD_CALLS = {
     "x86_64": {
-        "clone": 56, "pivot_root": 155, "capset": 126, "seccomp": 317, "keyctl": 250, "syncfs": 306, "bpf": 321,
+        "clone": 56, "pivot_root": 155, "capset": 126, "seccomp": 317, "keyctl": 250, "tgkill": 234, "syncfs": 306,
+        "bpf": 321,
     },
     "aarch64": {
-        "clone": 220, "pivot_root": 41, "capset": 91, "seccomp": 277, "keyctl": 219, "syncfs": 267, "bpf": 280,
+        "clone": 220, "pivot_root": 41, "capset": 91, "seccomp": 277, "keyctl": 219, "tgkill": 131, "syncfs": 267,
+        "bpf": 280,
     },
 }  # fmt: skip
 _NEW_CALLS = {

@@ -8,11 +8,12 @@ import time
 from typing import NamedTuple
 
 from ..guest.twinning import NOT_MADE
-from . import inspection
-from .shadows import Context
+from . import inspection, kernel
+from .shadows import PAGE, Context
 from .tracing import CALLS, Registers, RestartableSequence, Task
 
 _PATIENCE = 2.0
+_MOST_DESCRIPTORS = 500
 _GO = signal.SIGURG
 _CHILD_SETTID = 0x01000000
 _NO_CALL = (1 << 64) - 1
@@ -34,6 +35,7 @@ class Original(NamedTuple):
     sequence: RestartableSequence
     directory: str
     umask: int
+    descriptors: tuple[int, ...]
 
     @property
     def child_thread_id(self) -> int:
@@ -66,7 +68,8 @@ def bring(context: Context) -> Original:
     try:
         task.interrupt()
         task.halt(task.wait(_PATIENCE))
-        os.kill(context.task, _GO)
+        # To this thread: another one that does not block it would take it otherwise.
+        kernel.syscall("tgkill", context.task, context.task, int(_GO))
         _go_to_fork(task)
         facts = inspection.status(context.task)
         return Original(
@@ -78,10 +81,17 @@ def bring(context: Context) -> Original:
             task.restartable_sequence,
             os.readlink(f"/proc/{context.task}/cwd"),
             int(facts["Umask"], 8),
+            _others(context.task),
         )
     except BaseException:
         _let_go(task)
         raise
+
+
+def _others(process: int) -> tuple[int, ...]:
+    """The descriptors of its own that it has open; a few, if there are very many."""
+    found = sorted(int(name) for name in os.listdir(f"/proc/{process}/fd"))
+    return tuple(fd for fd in found if fd >= PAGE)[:_MOST_DESCRIPTORS]
 
 
 def _go_to_fork(task: Task) -> None:

@@ -141,6 +141,7 @@ class Surgeon:
         batch.call("openat2", kernel.AT_FDCWD, batch.text(os.devnull), null, 24)
         batch.call("mmap", self._source.page, SIZE, _READ_WRITE, _SHARED_FIXED, shadows.PAGE, 0)
         batch.call("close", shadows.PAGE)
+        self._stop_gaps(batch)
         batch.call("setsid")
         batch.call("umask", original.umask)
         batch.call("chdir", batch.text(original.directory), may_fail=True)
@@ -150,8 +151,21 @@ class Surgeon:
         batch.run(task, pid)
         self._source.scratch.remove(task)
 
+    def _stop_gaps(self, batch: Batch) -> None:
+        """Where its original has files open, the twin has something that cannot be read or written to: a file that it
+        still knows by its number shall not become another one, such as the stream of a client."""
+        free = shadows.PAGE
+        how = batch.data(struct.pack("QQQ", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, 0, 0))
+        batch.call("openat2", kernel.AT_FDCWD, batch.text("/"), how, 24)
+        for number in self._original.descriptors:
+            if number != free:
+                batch.call("dup3", free, number, os.O_CLOEXEC)
+        if free not in self._original.descriptors:
+            batch.call("close", free)
+
     def _inspect(self, task: int, place: Place, ends: Ends) -> None:
         allowed = {inspection.identity(fd) for fd in ends.of_context}
+        allowed.add(inspection.identity(f"/proc/{place.first}/root"))
         inspection.check_joined(task, place.first, place.uid)
         inspection.check_descriptors(task, allowed)
         self._check_memory(task, inspection.identity(ends.page))

@@ -11,6 +11,7 @@ from ..policy.text import shown
 from ..types import Applied, Change
 from .commit import Moved
 from .comparing import Difference
+from .holding import hold
 from .journal import Journal, Ledger
 from .looking import Look
 from .planning import Planner
@@ -157,7 +158,7 @@ class _Attempt:
                     self.rejected[path] = reason
             plan = Planner(self._look, self._accepted, self.rejected).plan()
             if plan.removals:
-                preparation.hold(self._accepted)
+                hold(self._look.merged, self._look.stage.uppers, self._look.candidates)
             steps = preparation.steps(plan, self._accepted)
             staging.sync()
         return journal._replace(phase="commit", steps=steps)

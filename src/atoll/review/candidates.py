@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 
 from ..errors import SandboxError
 from . import beneath
@@ -22,13 +21,15 @@ OPAQUE, REDIRECT, METACOPY = ".overlay.opaque", ".overlay.redirect", ".overlay.m
 class Candidates:
     """Paths to compare, and directories of which all that is below, on both sides, is to be compared.
 
-    `opaque` are directories that say of themselves that nothing of the source shows through.
+    `opaque` are directories that say of themselves that nothing of the source shows through, and `renamed` those that
+    say that they show another directory of it.
     """
 
     def __init__(self) -> None:
         self.paths: set[str] = set()
         self.whole: set[str] = set()
         self.opaque: set[str] = set()
+        self.renamed: set[str] = set()
 
     def add(self, path: str) -> None:
         """Raises SandboxError when there are too many to review."""
@@ -58,11 +59,13 @@ def _look_through(layer: Tree, found: Candidates) -> None:
     waiting = [""]
     while waiting:
         path = waiting.pop()
-        marks = _marks(layer, path) if path else []
+        marks = marks_of(layer, path) if path else []
         if marks:
             found.whole.add(path)
         if OPAQUE in marks:
             found.opaque.add(path)
+        if REDIRECT in marks:
+            found.renamed.add(path)
         try:
             entries = layer.entries(path)
         except PermissionError:
@@ -76,7 +79,7 @@ def _look_through(layer: Tree, found: Candidates) -> None:
                 waiting.append(here)
 
 
-def _marks(layer: Tree, path: str) -> list[str]:
+def marks_of(layer: Tree, path: str) -> list[str]:
     """The names of what the kernel has noted at a path of a layer; all that it could, where they cannot be read."""
     try:
         fd = beneath.open_beneath(layer.root, path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -88,13 +91,3 @@ def _marks(layer: Tree, path: str) -> list[str]:
         return [] if error.errno in (errno.ENOTSUP, errno.ENODATA) else [REDIRECT]
     finally:
         os.close(fd)
-
-
-def is_borrowed(uppers: tuple[int, ...], path: str) -> bool:
-    """Whether what the sandbox has at a path may be in the source and nowhere else, as after a rename."""
-    for upper in uppers:
-        with Tree(upper, one_mount=True) as layer:
-            found = layer.stat(path)
-            if found is not None:
-                return stat.S_ISREG(found.st_mode) and bool(_marks(layer, path))
-    return True

@@ -9,7 +9,7 @@ from typing import Self
 from ..errors import file_error
 from . import beneath
 from .base import Base, load_base
-from .candidates import find_candidates
+from .candidates import Candidates, find_candidates
 from .comparing import Comparison, Difference, is_masked
 from .judging import Judge, judge_of
 from .stage import Stage
@@ -43,6 +43,7 @@ class Look:
         self.merged = Tree(stage.merged, one_mount=False)
         self.source = Tree(self._root, one_mount=True)
         self.base: Base = load_base(stage.base)
+        self.candidates = Candidates()
 
     def __enter__(self) -> Self:
         return self
@@ -59,4 +60,5 @@ class Look:
     def differences(self, wanted: Iterable[str] | None, *, text: bool) -> list[Difference]:
         """Raises SandboxError when there is more than anybody can review, OSError for a layer that is gone."""
         comparison = Comparison(self.merged, self.source, self.judge, self.base, text=text, masked=self._masked)
-        return comparison.run(find_candidates(self.stage.uppers), wanted)
+        self.candidates = find_candidates(self.stage.uppers)
+        return comparison.run(self.candidates, wanted)

@@ -7,7 +7,6 @@ import stat
 from typing import NamedTuple
 
 from ..types import Change
-from .candidates import is_borrowed
 from .commit import Moved
 from .comparing import Difference
 from .content import link_content
@@ -115,14 +114,6 @@ class Preparation:
             *(self._change(path, accepted[path]) for path in plan.changes),
             *(self._addition(path, accepted[path]) for path in plan.additions),
         )
-
-    def hold(self, accepted: dict[str, Difference]) -> None:
-        """What the sandbox has by having renamed a directory is in the source only, at a place that is about to go."""
-        for path, difference in sorted(accepted.items()):
-            if difference.new is None or difference.change.kind != "added":
-                continue
-            if is_borrowed(self._look.stage.uppers, path):
-                self._look.merged.hold(path, difference.new)
 
     def _removal(self, path: str, difference: Difference) -> Step:
         assert difference.old is not None  # noqa: S101 - for the type checker: what is removed was there

@@ -89,17 +89,15 @@ class Tree:
         finally:
             os.close(fd)
 
-    def hold(self, path: str, found: os.stat_result) -> None:
-        """Have an overlay take something into its own layer that so far it only borrows from below.
-
-        What cannot be taken, on a full disk for instance, stays borrowed.
-        """
+    def take(self, path: str) -> None:
+        """Have an overlay take something into its own layer that so far it only shows from below, if it can."""
         above, name = split(path)
         try:
-            if stat.S_ISREG(found.st_mode):
+            place = self.directory(above)
+            if stat.S_ISREG(os.stat(name, dir_fd=place, follow_symlinks=False).st_mode):
                 os.close(self.open_file(path, os.O_WRONLY))
             else:
-                os.chown(name, -1, -1, dir_fd=self.directory(above), follow_symlinks=False)
+                os.chown(name, -1, -1, dir_fd=place, follow_symlinks=False)
         except OSError:
             pass
 
