@@ -31,14 +31,6 @@ def keeper_of(box):
     return box._core._record.handle.data["pid"]
 
 
-def errand_of(keeper):
-    """The youngest child of a keeper, while it has one beside the sandbox's first process."""
-    with contextlib.suppress(OSError, IndexError), open(f"/proc/{keeper}/task/{keeper}/children") as file:
-        children = [int(pid) for pid in file.read().split()]
-        return children[-1] if len(children) > 1 else 0
-    return 0
-
-
 class Killer(threading.Thread):
     """Kills the next errand of a keeper that it sees, a moment later."""
 
@@ -63,6 +55,11 @@ class Killer(threading.Thread):
                     os.kill(new[-1], signal.SIGKILL)
                     self.killed = True
                 return
+
+
+def kill(pid):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def tell(box):
@@ -98,9 +95,9 @@ def test_the_death_of_the_errand_loses_nothing(make, snapshots, seed):
     kept["last"] = tell(box)
     names = {each.name for each in snapshots.list()}
     assert set(kept) <= names
-    for name in kept:
+    for name, told in kept.items():
         with Sandbox.create(snapshot=name) as one:
-            assert tell(one) == kept[name], name
+            assert tell(one) == told, name
     for name in names - set(kept):
         with Sandbox.create(snapshot=name) as one:
             tell(one)  # its maker died after it was named: it is whole
@@ -150,12 +147,7 @@ def test_the_death_of_the_keeper_leaves_a_kept_sandbox_whole(make, snapshots, ev
         box.checkpoint()
         keeper = keeper_of(box)
 
-        def kill(keeper=keeper, delay=chance.random() * 0.06):
-            time.sleep(delay)
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(keeper, signal.SIGKILL)
-
-        killer = threading.Thread(target=kill)
+        killer = threading.Timer(chance.random() * 0.06, kill, [keeper])
         killer.start()
         try:
             box.snapshot(f"s{number}")
@@ -167,9 +159,9 @@ def test_the_death_of_the_keeper_leaves_a_kept_sandbox_whole(make, snapshots, ev
         box = Sandbox.connect(box.id)
         box.resume()
         assert tell(box) == told
-    for name in kept:
+    for name, told in kept.items():
         with Sandbox.create(snapshot=name) as one:
-            assert tell(one) == kept[name], name
+            assert tell(one) == told, name
     box.destroy()
 
 
@@ -181,5 +173,4 @@ def test_the_death_of_the_keeper_of_one_that_is_not_kept_ends_it_and_no_snapshot
     eventually(lambda: start_time(keeper_of(box)) is None)
     with pytest.raises(SandboxGone):
         box.run("true")
-        Sandbox.connect(box.id)
     assert make(snapshot="then").files.read("a") == "1"
