@@ -17,7 +17,7 @@ from atoll.guest.server import Server
 from atoll.engine import kernel
 
 class Hostile:
-    def __init__(self, control, config, *rest):
+    def __init__(self, control, config, *rest, **more):
         self.control = control
         self.honest = Server
         self.config = config

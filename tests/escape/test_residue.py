@@ -105,7 +105,7 @@ def test_many_sandboxes_later_only_those_that_wait_for_a_user_are_there(maker):
         sockets = {name for name in os.listdir(f"{maker.state}/jail/run") if name.startswith("sb-")}
         family = len(residue.siblings(zygote))
         links = len(os.listdir(f"/proc/{zygote}/fd"))
-        return boxes == sockets and family <= 2 + 2 * len(boxes) and links <= 12 + len(boxes)
+        return boxes == sockets and family <= 2 + 3 * len(boxes) and links <= 12 + len(boxes)
 
     eventually(tidy, "nothing is left of twenty sandboxes")
     assert all(map(answers, (f"{maker.state}/jail/run/{name}" for name in os.listdir(f"{maker.state}/jail/boxes"))))

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 from tests.views import trees
-from tests.views.worlds import SANDBOX, USER, World
+from tests.views.worlds import SANDBOX, USER, Failed, World
 
 from atoll.engine import views
 from atoll.engine.views import view as view_module
@@ -185,6 +185,47 @@ def test_what_has_become_something_else_is_judged_as_that(story):
         assert found["work/deleted"] == "guide"
         second.run(append, "work/edited/inside")
         assert second.fails(append, "work/dir") in ("EACCES", "EROFS")
+
+
+SAFE = [("**", "read"), ("/output/**", "write"), ("/docs/made/**", "write"), ("seen", "view"),
+        {"pattern": "*.key", "level": "none", "priority": 5}]  # fmt: skip
+
+
+def make_output():
+    write("output/result", "result")
+    os.mkdir("output/dir")
+    write("docs/made/page", "page")
+
+
+def test_a_source_without_writable_files_goes_on_too(story):
+    """Its mask is in two parts."""
+    with story.go_on(SAFE) as first:
+        if story.recipe == "A":
+            assert first.facts["parts"] == ("own", "rest")
+        first.run(make_output)
+        assert first.fails(append, "docs/guide.md") in ("EACCES", "EROFS")
+        assert first.fails(write, "docs/new", "x") in ("EACCES", "EROFS")
+    with story.go_on(SAFE) as second:
+        found = second.run(contents)
+        assert found.keys() == (FILES.keys() - {"docs/secret.key"}) | {"output/result", "docs/made/page"}
+        assert found["docs/made/page"] == "page"
+        second.run(append, "output/result")
+        second.run(os.rmdir, "output/dir")
+        assert second.fails(os.unlink, "work/kept") in ("EACCES", "EROFS", "EPERM")
+        assert second.fails(os.rename, "docs/made", "docs/moved") in ("EACCES", "EROFS", "EPERM", "EBUSY", "EXDEV")
+    with story.go_on([("**", "read")], covers=2) as third:
+        assert third.run(contents)["output/result"] == "result+"
+        assert third.fails(append, "output/result") in ("EACCES", "EROFS")
+
+
+def test_an_old_kernel_does_not_change_rules_over_layers(place):
+    story = Story("A-old", place)
+    with story.go_on() as first:
+        first.run(work_on_it)
+    with story.go_on() as second:
+        assert second.run(contents) == AFTER
+    with pytest.raises(Failed, match=r"needs Linux 6\.16"), story.go_on(OTHER_RULES, covers=2):
+        pass
 
 
 # Passed on

@@ -43,8 +43,9 @@ async def rollback(record: Record, links: Links, name: str) -> None:
     _require(record, Capability.SNAPSHOT, "snapshots")
     found = await record.driver.find_snapshot(check_name(name, "name"))
     if found["sandbox"] != record.id:
+        whose = f"is of the sandbox {found['sandbox']}" if found["sandbox"] else "came from a file"
         raise InvalidInput(
-            f"The snapshot {name!r} is of the sandbox {found['sandbox']}, and this is {record.id}.",
+            f"The snapshot {name!r} {whose}, and this is {record.id}.",
             hint=f"Make a sandbox of it with Sandbox.create(snapshot={name!r}).",
         )
     await record.check_usable(afresh=True)
@@ -72,7 +73,7 @@ async def fork(
         snapshot=None,
     )
     await record.check_usable(afresh=True)
-    kept = Checkpoint() if record.info.live else await _keep_variables(links, seconds)
+    kept = Checkpoint() if record.info.live else await lasting.checkpoint(links, seconds, durable=False)
     twins: list[Record] = []
 
     def register(handle: Handle) -> None:

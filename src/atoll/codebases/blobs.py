@@ -30,7 +30,11 @@ class Changed(Exception):
 
 
 class Blobs:
-    """All methods raise OSError where the disk refuses. Use it inside `storing`."""
+    """All methods raise OSError where the disk refuses. Use it inside `storing`.
+
+    `written` counts bytes. `unsure` are the files that may not be on the disk yet: those that were stored here, and
+    those that were found, which somebody else may just be storing.
+    """
 
     def __init__(self, home: str) -> None:
         self._place = f"{home}/blobs"
@@ -38,7 +42,7 @@ class Blobs:
         self._token = os.urandom(8).hex()
         self._count = 0
         self.written = 0
-        self.new: list[str] = []
+        self.unsure: list[str] = []
 
     @contextlib.contextmanager
     def storing(self) -> Iterator[None]:
@@ -48,7 +52,12 @@ class Blobs:
             yield
 
     def has(self, entry: Entry) -> bool:
-        return os.path.exists(self._path(entry))
+        """Whether a file is stored that the version before did not have."""
+        path = self._path(entry)
+        if not os.path.exists(path):
+            return False
+        self.unsure.append(path)
+        return True
 
     def take(self, fd: int, stamp: Stamp, before: Entry | None = None) -> Entry:
         """Store what an open file holds, unless it is like `before`, which is stored and then given back.
@@ -170,7 +179,7 @@ class Blobs:
             os.unlink(draft)
             raise
         self.written += entry.size
-        self.new.append(self._path(entry))
+        self.unsure.append(self._path(entry))
 
 
 def _rename(draft: str, path: str) -> None:

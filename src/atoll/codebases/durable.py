@@ -5,27 +5,38 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-# Journals keep the order of names: once a later one is on the disk, all earlier ones are.
+# Their journals keep the order of names: once something later is on the disk, all earlier names are.
 _ORDERED = frozenset((0xEF53, 0x58465342))  # ext4, XFS
 _FEW = 16
 
 
 def flush_tree(directory: str, new: Sequence[str]) -> None:
-    """Everything in a directory is on the disk, and so are the contents of the files `new` that it links to.
+    """Everything in a directory is on the disk before what is written later, and so are the contents of `new`.
 
-    A whole file system is written out where that is cheaper, or nothing else is sure.
+    Args:
+        new: every file in it, or linked into it, that was not written out before.
 
     Raises:
         OSError: the disk refuses.
     """
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        if len(new) > _FEW or _file_system(fd) not in _ORDERED:
+        if len(new) > _FEW or not _is_ordered(fd):
+            # The whole file system: cheaper than each of thousands of files.
             _call("syncfs", fd)
             return
-        for path in new:
-            flush(path)
-        os.fsync(fd)
+    finally:
+        os.close(fd)
+    for path in new:
+        flush(path)
+
+
+def flush_names(directory: str) -> None:
+    """The names in a directory are on the disk before what is written later. Raises OSError."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if not _is_ordered(fd):
+            os.fsync(fd)
     finally:
         os.close(fd)
 
@@ -39,13 +50,13 @@ def flush(path: str) -> None:
         os.close(fd)
 
 
-def _file_system(fd: int) -> int:
+def _is_ordered(fd: int) -> bool:
     import ctypes
 
     status = ctypes.create_string_buffer(256)
     _call("fstatfs", fd, status)
     # Its first member, a long, is the kind.
-    return ctypes.c_long.from_buffer(status).value
+    return ctypes.c_long.from_buffer(status).value in _ORDERED
 
 
 def _call(name: str, *arguments: object) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
@@ -75,8 +74,6 @@ def save(directory: str, entries: Entries) -> None:
     """Raises OSError."""
     with open(f"{directory}/{NAME}", "w", encoding="ascii") as file:
         file.write(json.dumps({"format": _FORMAT, "entries": entries}, separators=(",", ":")))
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def load(directory: str) -> Entries:

@@ -63,7 +63,7 @@ def load(directory: str) -> Codebase | None:
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise StoreError(
             f"The codebase in {directory} cannot be read: {error}.",
-            hint="Move that directory away to go on without it.",
+            hint="Move that directory away to do without it.",
         ) from error
 
 

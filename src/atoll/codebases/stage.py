@@ -37,6 +37,7 @@ class Stage:
         self._versions = versions
         self.version, self._base = versions.entries()
         trees.build(path, self._base, blobs, touching, f"{versions.place(self.version)}/tree")
+        self._unsure = blobs.unsure
         self._shared = {each: stamp for each, stamp in _looked_at(path).stamps.items() if each not in touching}
 
     def commit(self, expected_version: int) -> Upload:
@@ -48,6 +49,7 @@ class Stage:
             FileError: something in it cannot be read, or the disk refuses.
         """
         blobs = Blobs(self._home)
+        blobs.unsure += self._unsure
         with explained(self.path), blobs.storing():
             self._check(self._versions.current().version, expected_version)
             root = locks.open_directory(self.path)

@@ -95,7 +95,7 @@ class Versions:
                 # Somebody was killed before it became current.
                 self._drafts.retire(target)
             os.rename(draft, target)
-        durable.flush(f"{self.directory}/versions")
+        durable.flush_names(f"{self.directory}/versions")
         files, size = manifest.totals(entries)
         after = before._replace(version=version, files=files, size=size, updated=now)
         records.save(self.directory, after)
@@ -178,4 +178,4 @@ def build(draft: str, entries: Entries, blobs: Blobs, spare: str | None = None) 
         ) from error
     manifest.save(draft, entries)
     os.chmod(draft, 0o755)  # noqa: S103 - the sandbox's user walks through it; what is above is private
-    durable.flush_tree(draft, blobs.new)
+    durable.flush_tree(draft, [*blobs.unsure, f"{draft}/{manifest.NAME}"])

@@ -46,11 +46,7 @@ def enclose(batch: Batch, settings: Settings, first: int, workdir: str) -> None:
     batch.call("umask", 0o022)
     batch.call("setresgid", *(layout.GROUP,) * 3)
     batch.call("setresuid", *(layout.USER,) * 3)
-    for capability in range(kernel.LAST_CAPABILITY + 1):
-        batch.call("prctl", kernel.PR_CAPBSET_DROP, capability, 0, 0, 0)
-    batch.call("prctl", kernel.PR_CAP_AMBIENT, kernel.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
-    batch.call("prctl", kernel.PR_SET_SECUREBITS, kernel.SECUREBITS_LOCKED, 0, 0, 0)
-    batch.call("capset", batch.data(kernel.CAPABILITY_HEADER), batch.data(bytes(24)))
+    drop_capabilities(batch)
     batch.call("prctl", kernel.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     batch.call("prctl", kernel.PR_SET_DUMPABLE, 0, 0, 0, 0)
     batch.call("chdir", batch.text(workdir))
@@ -59,6 +55,15 @@ def enclose(batch: Batch, settings: Settings, first: int, workdir: str) -> None:
     code = settings.filter_code
     program = struct.pack("HxxxxxxP", len(code) // 8, batch.data(code))
     batch.call("seccomp", _FILTER_MODE, 0, batch.data(program))
+
+
+def drop_capabilities(batch: Batch) -> None:
+    """What `kernel.drop_capabilities` does."""
+    for capability in range(kernel.LAST_CAPABILITY + 1):
+        batch.call("prctl", kernel.PR_CAPBSET_DROP, capability, 0, 0, 0)
+    batch.call("prctl", kernel.PR_CAP_AMBIENT, kernel.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    batch.call("prctl", kernel.PR_SET_SECUREBITS, kernel.SECUREBITS_LOCKED, 0, 0, 0)
+    batch.call("capset", batch.data(kernel.CAPABILITY_HEADER), batch.data(bytes(24)))
 
 
 def _restrict(batch: Batch, abi: int, writable: tuple[str, ...], free: int) -> None:

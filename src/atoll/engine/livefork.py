@@ -14,7 +14,8 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from . import inspection, messages
+from ..guest.twinning import STAY
+from . import inspection, kernel, messages
 from .holding import Hold
 from .inspection import Broken
 from .layout import Layout
@@ -80,6 +81,7 @@ class LiveFork:
         self._waits = False
         try:
             contexts, sessions = _checked(report)
+            self._remember(contexts)
             busy = next((each["name"] for each in contexts if each["state"] == "busy"), None)
             if busy is not None:
                 raise BirthFailed(f"Context {busy!r} runs a cell; wait for its end, or interrupt it.", "busy")
@@ -94,15 +96,21 @@ class LiveFork:
             ]
             _answer(self._holder, {"ok": {"contexts": [*answer, *lost]}})
 
+    def _remember(self, reports: list[dict[str, Any]]) -> None:
+        known = {context.number: context for context in self._shadows.contexts.values()}
+        for report in reports:
+            context = known.get(report["number"]) if report["state"] == "standing" else None
+            if context is not None:
+                settings = {name: report[name] for name in ("name", "cwd", "env")}
+                self._standing[report["name"]] = context, settings
+
     def _describe(self, report: dict[str, Any]) -> dict[str, Any]:
         told = {"name": report["name"], "language": report["language"], "workdir": report["cwd"]}
         if report["state"] != "standing":
             return {**told, "live": False, "used": report["state"] != "unused", "reason": _reason(report)}
-        context = next((each for each in self._shadows.contexts.values() if each.number == report["number"]), None)
-        if context is None:
+        if report["name"] not in self._standing:
             return {**told, "live": False, "used": True, "reason": "its process is gone"}
-        self._standing[report["name"]] = context, {"name": report["name"], "cwd": report["cwd"], "env": report["env"]}
-        return {**told, "live": True, "used": True, "loses": losses(context.task)}
+        return {**told, "live": True, "used": True, "loses": losses(self._standing[report["name"]][0].task)}
 
     def transplant(self, client: socket.socket, request: dict[str, Any]) -> None:
         twins = [str(each) for each in request["twins"]]
@@ -236,6 +244,9 @@ class LiveFork:
     def release(self) -> None:
         """Let them go on."""
         self._holder, self._waits = None, False
+        for context, _ in self._standing.values():
+            with contextlib.suppress(OSError):
+                kernel.signal_thread(context.task, context.task, STAY)
         self._standing.clear()
         with contextlib.suppress(OSError):
             self._tell(b"r", {}, [])

@@ -7,13 +7,12 @@ import signal
 import time
 from typing import NamedTuple
 
-from ..guest.twinning import NOT_MADE
-from . import inspection
+from ..guest.twinning import GO, NOT_MADE
+from . import inspection, kernel
 from .shadows import Context
 from .tracing import CALLS, Registers, RestartableSequence, Task
 
 _PATIENCE = 2.0
-_GO = signal.SIGURG
 _CHILD_SETTID = 0x01000000
 _NO_CALL = (1 << 64) - 1
 _FORKS = (CALLS["clone"], CALLS["fork"])
@@ -34,6 +33,7 @@ class Original(NamedTuple):
     sequence: RestartableSequence
     directory: str
     umask: int
+    descriptors: list[int]
 
     @property
     def child_thread_id(self) -> int:
@@ -66,7 +66,7 @@ def bring(context: Context) -> Original:
     try:
         task.interrupt()
         task.halt(task.wait(_PATIENCE))
-        os.kill(context.task, _GO)
+        kernel.signal_thread(context.task, context.task, GO)
         _go_to_fork(task)
         facts = inspection.status(context.task)
         return Original(
@@ -78,6 +78,7 @@ def bring(context: Context) -> Original:
             task.restartable_sequence,
             os.readlink(f"/proc/{context.task}/cwd"),
             int(facts["Umask"], 8),
+            sorted(map(int, os.listdir(f"/proc/{context.task}/fd"))),
         )
     except BaseException:
         _let_go(task)

@@ -103,11 +103,12 @@ class Shadows:
         self._allowance = float(MOST)
         self._counted = time.monotonic()
         self._made = 0
-        self._namespace: inspection.Identity = (0, 0)
+        self._namespace: inspection.Identity | None = None
 
     def know(self, first: int) -> None:
         """Remember which processes are this sandbox's, for when its first one is gone."""
-        self._namespace = inspection.identity(f"/proc/{first}/ns/pid")
+        if self._settings.live:  # without root nobody may look, and there is nothing to tell apart
+            self._namespace = inspection.identity(f"/proc/{first}/ns/pid")
 
     def bear(self, first: int, uid: int, workdir: str) -> Answer:
         """Make a context in the sandbox of a first process; gives what its guest is told, and the guest's descriptors.
@@ -192,13 +193,17 @@ class Shadows:
     def tidy(self) -> None:
         """Take notice of the ends of those that came to this process after they were made for other sandboxes."""
         for child in inspection.children(os.getpid()):
-            if was_given(child, self._namespace) and usage.is_zombie(child):
+            if self._was_given(child) and usage.is_zombie(child):
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(child, _WALL | os.WNOHANG)
 
     def own(self, children: set[int]) -> set[int]:
         """Those of this process's children that do not belong to other sandboxes."""
-        return {child for child in children if not was_given(child, self._namespace)}
+        return {child for child in children if not self._was_given(child)}
+
+    def _was_given(self, child: int) -> bool:
+        """None can have been before it is known which processes are this sandbox's."""
+        return self._namespace is not None and was_given(child, self._namespace)
 
     def bury(self, pidfd: int) -> dict[str, int]:
         """After a context has ended, of which its `pidfd` tells; gives what its guest is told."""
@@ -211,9 +216,9 @@ class Shadows:
         return {"number": context.number, "status": status}
 
 
-def was_given(child: int, namespace: inspection.Identity = (0, 0)) -> bool:
+def was_given(child: int, namespace: inspection.Identity | None = None) -> bool:
     """Whether a child of this process is a context, or the shadow of one, that is not of the sandbox with a `namespace`
-    of processes."""
+    of processes, if there is one."""
     try:
         facts = inspection.status(child)
         if facts["Name"] == GIVEN:

@@ -8,10 +8,8 @@ from typing import Any, Callable, Dict, List, Optional
 from ..wire.frames import WINDOW
 from .cellrun import Cell
 from .context import Context
-from .killing import send
 from .loop import Loop, Timer
 from .refusal import Refused
-from .twinning import STAY
 
 _MOST_SETTINGS = 1 << 10
 Report = Dict[str, Any]
@@ -94,10 +92,8 @@ class Standing:
         return {**report, "state": "busy" if channel.failure is None else "failed", "reason": channel.failure}
 
     def release(self) -> None:
-        """Let all go on, and those that do not stand yet forget it."""
+        """Have those forget it that do not stand yet. The others go on when the keeper tells them."""
         self._tell()
         for context, cell in self._cells.items():
-            if self._channels[context].standing:
-                send([context.pid], STAY)
-            elif self._channels[context].failure is None:
+            if not self._channels[context].standing and self._channels[context].failure is None:
                 cell.close()

@@ -52,11 +52,17 @@ class Record(NamedTuple):
 
 
 class Base:
-    """What is known of the source at the start. `complete` says that it had nothing but what is in `records`."""
+    """What is known of the source at the start. `complete` says that it had nothing but what is in `records`.
 
-    def __init__(self, records: dict[str, Record | None], *, complete: bool) -> None:
+    `applied` are the paths that came into it later, by an apply of this sandbox's.
+    """
+
+    def __init__(
+        self, records: dict[str, Record | None], *, complete: bool, applied: frozenset[str] = frozenset()
+    ) -> None:
         self._records = records
         self.complete = complete
+        self.applied = applied
 
     def knows(self, path: str) -> bool:
         return self.complete or path in self._records
@@ -244,11 +250,14 @@ def append_applied(base: str, entries: list[tuple[str, Record | None]]) -> None:
 def load_base(path: str | None) -> Base:
     """What a record says so far; nothing, when there is none."""
     records: dict[str, Record | None] = {}
-    complete = False
+    complete, applied = False, frozenset[str]()
     if path is not None:
         complete = _load(path, records)
-        _load(f"{path}.applied", records)
-    return Base(records, complete=complete)
+        later: dict[str, Record | None] = {}
+        _load(f"{path}.applied", later)
+        records.update(later)
+        applied = frozenset(name for name, record in later.items() if record is not None)
+    return Base(records, complete=complete, applied=applied)
 
 
 def _load(path: str, records: dict[str, Record | None]) -> bool:

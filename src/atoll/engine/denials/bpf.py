@@ -12,9 +12,10 @@ from .. import kernel
 
 HASH, PERCPU_ARRAY, HASH_OF_MAPS, RING = 1, 6, 13, 27
 _RAW_TRACEPOINT = 17
-_MAP_CREATE, _LOOKUP, _UPDATE, _DELETE, _LOAD = 0, 1, 2, 3, 5
+_MAP_CREATE, _LOOKUP, _UPDATE, _DELETE, _NEXT_KEY, _LOAD = 0, 1, 2, 3, 4, 5
 _MAP_BY_ID, _INFO, _OPEN_TRACEPOINT, _LINK_BY_ID = 14, 15, 17, 30
 _LOG = 1 << 16
+_MOST_KEYS = 1 << 16
 
 # Operations of instructions.
 LOAD, STORE, STORE_HALF, LOAD_BYTE = 0x79, 0x7B, 0x63, 0x71
@@ -72,25 +73,40 @@ def make_map(kind: int, key: int, value: int, entries: int, name: bytes, inner: 
     return _bpf(_MAP_CREATE, struct.pack("<IIIIIII16s", kind, key, value, entries, 0, inner, 0, name))
 
 
-def _with_key(fd: int, key: int, value: bytes, flags: int, command: int) -> bytes:
+def _with_key(command: int, fd: int, key: int, value: bytes = b"") -> bytes:
     where = ctypes.create_string_buffer(struct.pack("<I", key), 4)
     what = ctypes.create_string_buffer(value, len(value))
-    attributes = struct.pack("<IIQQQ", fd, 0, ctypes.addressof(where), ctypes.addressof(what), flags)
-    _bpf(command, attributes)
+    place = ctypes.addressof(what) if value else 0
+    _bpf(command, struct.pack("<IIQQQ", fd, 0, ctypes.addressof(where), place, 0))
     return what.raw
 
 
 def update(fd: int, key: int, value: bytes) -> None:
     """Raises OSError; as do the others on maps."""
-    _with_key(fd, key, value, 0, _UPDATE)
+    _with_key(_UPDATE, fd, key, value)
 
 
 def lookup(fd: int, key: int, size: int) -> bytes:
-    return _with_key(fd, key, bytes(size), 0, _LOOKUP)
+    return _with_key(_LOOKUP, fd, key, bytes(size))
+
+
+def keys(fd: int) -> list[int]:
+    """All that a map has; while others change it, perhaps not all."""
+    found: list[int] = []
+    after, next_ = ctypes.create_string_buffer(4), ctypes.create_string_buffer(4)
+    try:
+        while len(found) < _MOST_KEYS:
+            here = ctypes.addressof(after) if found else 0
+            _bpf(_NEXT_KEY, struct.pack("<IIQQ", fd, 0, here, ctypes.addressof(next_)))
+            after.raw = next_.raw
+            found.append(int.from_bytes(next_.raw, "little"))
+    except FileNotFoundError:
+        pass
+    return found
 
 
 def delete(fd: int, key: int) -> None:
-    _with_key(fd, key, b"", 0, _DELETE)
+    _with_key(_DELETE, fd, key)
 
 
 def load(code: bytes, name: bytes) -> int:

@@ -25,8 +25,12 @@ class Log:
         self._number = max((number for number, *_ in _lines(box)), default=0)
         self._lines = sum(1 for _ in _read(self._path))
         self._size = 0
-        with contextlib.suppress(FileNotFoundError):
-            self._size = os.stat(self._path).st_size
+        self._before = ""
+        with contextlib.suppress(FileNotFoundError), open(self._path, "rb") as file:
+            text = file.read()
+            self._size = len(text)
+            # Whoever wrote was killed in the midst of a line.
+            self._before = "" if text.endswith(b"\n") or not text else "\n"
 
     def add(self, denials: list[Denial], lost: int) -> None:
         """Write some more, after which `lost` others came. Raises OSError."""
@@ -37,7 +41,8 @@ class Log:
         if lost:
             self._number += lost
             rows.append([self._number])
-        text = "".join(f"{json.dumps(row)}\n" for row in rows)
+        text = self._before + "".join(f"{json.dumps(row)}\n" for row in rows)
+        self._before = ""
         if self._lines and (self._lines + len(rows) > MOST or self._size + len(text) > _MOST_BYTES):
             os.replace(self._path, f"{self._path}.old")
             self._lines = self._size = 0

@@ -60,8 +60,9 @@ LONG = SHORT + NAME + BASE
 _TIME, _PID, _CALL, _RESULT, _COMMAND, _LENGTHS, _BASES, _ARGUMENTS = 0, 8, 16, 20, 24, 40, 48, 64
 _NAMES = _HEAD.size, SHORT
 
-# What is kept of a sandbox: device and number of its namespace of processes, and how many records did not fit.
-BOX = struct.Struct("<QQQ")
+# What is kept of a sandbox: device and number of its namespace of processes, how many records did not fit, and pid and
+# start of its keeper.
+BOX = struct.Struct("<QQQQQ")
 
 MEMBERS = (
     ("task_struct", "fs"),

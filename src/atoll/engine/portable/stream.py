@@ -64,7 +64,7 @@ class Source:
                 return False
             self._packed = self._packed or os.read(self._fd, _CHUNK)
             if not self._packed:
-                return False
+                raise Damaged("it ends too early")
             try:
                 self._ready = self._unpack.decompress(self._packed, _CHUNK)
             except zlib.error as error:

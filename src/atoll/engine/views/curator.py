@@ -25,14 +25,13 @@ from ...policy.ignores import Ignores
 from ...policy.rules import Matcher
 from ...types import PathRule
 from .. import kernel, messages
-from ..layout import Layout
+from ..layout import VIEWS, Layout
 from ..settings import Settings
 from .preparing import prepare
 from .sentry import Sentry
 from .tree import compile_tree
 from .view import Recipe, View, from_json
 
-PREFIX = "view-"
 _VERSION = 1
 _IDLE = 240.0
 # A view that is made sooner than this is not worth a process.
@@ -65,7 +64,7 @@ def _name(source: str, rules: Sequence[PathRule], ignore: Sequence[str], recipe:
     whose = os.stat("/proc/self/ns/user").st_ino
     tree = [os.path.realpath(source), status.st_dev, status.st_ino]
     key = json.dumps([_VERSION, whose, recipe, tree, [list(rule) for rule in rules], list(ignore)])
-    return PREFIX + sha256(key.encode()).hexdigest()[:24]
+    return VIEWS + sha256(key.encode()).hexdigest()[:24]
 
 
 def _ask(address: str) -> View | None:
@@ -122,9 +121,24 @@ def _build(
 
 
 def _has_room(places: Layout) -> bool:
-    with contextlib.suppress(OSError):
-        return sum(name.startswith(PREFIX) for name in os.listdir(places.run)) < _MOST
-    return False
+    """Whether there may be one more. Names of dead ones are removed when there are too many."""
+    try:
+        names = [name for name in os.listdir(places.run) if name.startswith(VIEWS)]
+    except OSError:
+        return False
+    return len(names) < _MOST or sum(_is_alive(f"{places.run}/{name}") for name in names) < _MOST
+
+
+def _is_alive(address: str) -> bool:
+    try:
+        messages.connect(address).close()
+    except messages.NOBODY:
+        with contextlib.suppress(OSError):
+            os.unlink(address)
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _leave_curator(address: str, view: View, sentry: Sentry) -> None:
@@ -160,14 +174,14 @@ def _live(address: str, view: View, sentry: Sentry, ready: int) -> NoReturn:
             os._exit(0)
         sentry.watch_name(address)
         described = os.memfd_create("view")
-        os.write(described, json.dumps(view.to_json()).encode())
+        os.write(described, json.dumps(view._replace(inhabited=True).to_json()).encode())
         kernel.close_from(3, (listener.fileno(), sentry.fileno(), view.mask, described, ready))
         # While the host's files are in sight: its end takes its name away.
         directory = os.open(os.path.dirname(address), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        _enter(view.mask, os.path.dirname(address))
+        namespace = _enter(view.mask, os.path.dirname(address))
         os.close(ready)
         try:
-            waiting = _serve(listener, sentry, described)
+            waiting = _serve(listener, sentry, (namespace, described))
         finally:
             os.unlink(os.path.basename(address), dir_fd=directory)
         if waiting is not None:
@@ -198,9 +212,10 @@ def _listen(address: str) -> socket.socket | None:
     return None
 
 
-def _enter(mask: int, somewhere: str) -> None:
-    """Have the mask as the only mount: a curator shall keep no disk of the host busy."""
+def _enter(mask: int, somewhere: str) -> int:
+    """Have the mask as the only mount: a curator shall keep no disk of the host busy. Gives the mount namespace."""
     kernel.unshare(kernel.CLONE_NEWNS)
+    namespace = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount_setattr(mask, _MASK_ATTRIBUTES, recursive=False)
     kernel.move_mount(mask, somewhere)
@@ -209,9 +224,10 @@ def _enter(mask: int, somewhere: str) -> None:
     kernel.umount(".")
     os.chdir("/")
     os.close(mask)
+    return namespace
 
 
-def _serve(listener: socket.socket, sentry: Sentry, described: int) -> socket.socket | None:
+def _serve(listener: socket.socket, sentry: Sentry, view: tuple[int, int]) -> socket.socket | None:
     """Until something has happened, or nobody has asked for long. Gives who waits for the end, if anybody does."""
     poll = select.poll()
     poll.register(listener.fileno(), _READABLE)
@@ -222,13 +238,13 @@ def _serve(listener: socket.socket, sentry: Sentry, described: int) -> socket.so
             return None
         with contextlib.suppress(OSError, ValueError, messages.Ended):
             client, _ = listener.accept()
-            if _answer(client, sentry, described):
+            if _answer(client, sentry, view):
                 return client
             client.close()
     return None
 
 
-def _answer(client: socket.socket, sentry: Sentry, described: int) -> bool:
+def _answer(client: socket.socket, sentry: Sentry, view: tuple[int, int]) -> bool:
     """Whether this was the last."""
     if messages.peer_uid(client) != os.getuid():
         return False
@@ -241,30 +257,5 @@ def _answer(client: socket.socket, sentry: Sentry, described: int) -> bool:
     if not sentry.is_calm():
         messages.send(client, {"changed": True})
         return True
-    tree = kernel.open_tree("/", recursive=False)
-    try:
-        messages.send(client, {"view": True}, tree, described)
-    finally:
-        os.close(tree)
+    messages.send(client, {"view": True}, *view)
     return False
-
-
-def shut_down(places: Layout) -> None:
-    """End the curators of a state directory, and remove the names of dead ones."""
-    with contextlib.suppress(OSError):
-        for name in os.listdir(places.run):
-            if name.startswith(PREFIX):
-                _shut_down(f"{places.run}/{name}")
-
-
-def _shut_down(address: str) -> None:
-    try:
-        with messages.connect(address) as curator:
-            curator.settimeout(_PATIENCE)
-            messages.send(curator, {"shutdown": True})
-            curator.recv(1)
-    except messages.NOBODY:
-        with contextlib.suppress(OSError):
-            os.unlink(address)
-    except OSError:
-        return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...errors import Unsupported
 from . import farm, hosts, looks, mask, zones
 from .tree import Tree
-from .view import STRANGER, Recipe, View
+from .view import FIXED, STRANGER, Recipe, View
 from .writable import writable_places
 
 _USERS = {
@@ -35,26 +35,27 @@ def prepare(
         Unsupported: the recipe cannot enforce these rules, or not on this host.
     """
     if recipe == "A":
-        owners = mask.owners_for(tree) if uid is None else mask.Owners(uid, STRANGER)
-        view = _describe(tree, recipe, owners, covers)._replace(mapped=uid is None)
+        owners = mask.Owners(FIXED if uid is None else uid, STRANGER)
+        view = _describe(tree, recipe, covers)
+        view = view._replace(mapped=mask.OWN in view.parts and uid is None)
         return view._replace(mask=mask.build(tree, owners, "trusted"))
     if recipe == "D":
         raise Unsupported("Recipe D has no mounts; use `farm.plant`.")
     owners, plan = _USERS[recipe], zones.plan(tree)
-    view = _describe(tree, recipe, owners, covers)._replace(zones=plan.zones, unenforced=plan.unenforced)
+    view = _describe(tree, recipe, covers)._replace(zones=plan.zones, unenforced=plan.unenforced)
     if hosts.can_mask(rootless=True):
         return view._replace(mask=mask.build(tree, owners, "user"))
-    return _plant(tree, view._replace(recipe="B", stranger=0), source, place)
+    return _plant(tree, view._replace(recipe="B"), source, place)
 
 
-def _describe(tree: Tree, recipe: Recipe, owners: mask.Owners, covers: int) -> View:
+def _describe(tree: Tree, recipe: Recipe, covers: int) -> View:
     """A view without its mask."""
-    look = looks.of_directory(tree.root, divided=owners.divided)
+    divided = recipe == "A"
+    look = looks.of_directory(tree.root, divided=divided)
     return View(
         recipe,
         mask=-1,
-        sandbox=owners.sandbox,
-        stranger=owners.stranger,
+        parts=mask.parts_of(tree, divided=divided),
         mapped=False,
         mode=look.mode,
         owned=look.owned,

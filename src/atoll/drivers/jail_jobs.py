@@ -1,0 +1,104 @@
+"""From a spec to what the engine is asked for, with every path looked at."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from ..engine import jobs
+from ..engine.layout import HOME_INSIDE, OLD_ROOT, PACKAGES, SHOWN
+from ..errors import CreateFailed, InvalidInput, Unsupported
+from ..types import Handle, Permissions, Spec
+
+if TYPE_CHECKING:
+    from ..packages.cache import Environment
+
+_NOT_A_WORKDIR = frozenset(
+    ("bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "sys", "tmp", "usr", ".python")
+) | {OLD_ROOT[1:]}
+
+
+def rules(permissions: Permissions | None) -> dict[str, Any] | None:
+    if permissions is None:
+        return None
+    from ..policy.permissions import to_json
+
+    return to_json(permissions)
+
+
+def job_for(spec: Spec, resume: Handle | None, home: str) -> dict[str, Any]:
+    """What the keeper needs to know, with every path looked at."""
+    source = _source(spec.source, home) if spec.source else None
+    _check_workdir(spec.workdir)
+    image = None
+    if spec.image:
+        from ..engine.images import unpacked
+
+        image = unpacked(spec.image, home)
+    resources = spec.resources
+    return {
+        "image": image,
+        "source": source,
+        "workdir": spec.workdir,
+        "network": spec.network,
+        "memory": resources.memory,
+        "pids": resources.pids,
+        "cpu": resources.cpu,
+        "disk": resources.disk,
+        "strict": spec.strict,
+        "env": dict(spec.env),
+        "lifetime": spec.lifetime,
+        "resume": resume.id if resume else None,
+        "resume_uid": resume.data["uid"] if resume else None,
+        "environment": None,
+        "shown": [],
+        "stack": jobs.COMMON["stack"],
+        "audit": spec.audit,
+        "permissions": rules(spec.permissions),
+        "ignore": list(spec.ignore),
+        "plain": False,
+    }
+
+
+def environment(spec: Spec, resume: Handle | None, home: str) -> Environment:
+    """The environment that a sandbox is made with; one that is resumed has that of its first start."""
+    from ..packages import cache
+
+    if spec.image:
+        raise Unsupported(
+            "packages= and image= do not go together: the packages fit this machine's own Python.",
+            hint="Install them in the image, or leave image= out.",
+        )
+    if f"{spec.workdir}/".startswith(f"{PACKAGES}/"):
+        raise InvalidInput(f"workdir={spec.workdir!r} is where the packages are; choose another one.")
+    key = resume.data.get("environment") if resume else None
+    if not isinstance(key, str):
+        return cache.wanted(home, spec.packages)
+    environment = cache.known(home, key)
+    if not environment.is_built:
+        raise CreateFailed(f"The packages that this sandbox was made with are gone from {cache.directory(home)}.")
+    return environment
+
+
+def _source(path: str, home: str) -> str:
+    """The real path of a source tree, which must not show the sandbox what atoll keeps of others."""
+    real = os.path.realpath(path)
+    if not os.path.isdir(real):
+        raise InvalidInput(f"source={path!r} is not a directory.")
+    state = os.path.realpath(home)
+    if os.path.commonpath((real, state)) in (real, state):
+        raise InvalidInput(
+            f"source={path!r} and atoll's state directory {state} lie in one another: the sandbox would see the files "
+            "of other sandboxes. Give a narrower source, or set ATOLL_HOME to a directory elsewhere."
+        )
+    return real
+
+
+def _check_workdir(workdir: str) -> None:
+    first = workdir.split("/")[1]
+    below_ours = any(workdir.startswith(f"{place}/") for place in (HOME_INSIDE, "/home", "/root"))
+    if first in _NOT_A_WORKDIR or first == SHOWN[1:] or (below_ours and workdir != HOME_INSIDE):
+        raise InvalidInput(
+            f"workdir={workdir!r} lies in a place that the sandbox's system needs; choose one like /workspace, /app "
+            f"or {HOME_INSIDE}."
+        )
