@@ -40,7 +40,8 @@ _NO_CALL = (1 << 64) - 1
 
 # The numbers of x86-64: no other machine is known here.
 CALLS = {
-    "write": 1, "close": 3, "mmap": 9, "mprotect": 10, "munmap": 11, "getpid": 39, "clone": 56, "fork": 57, "kill": 62, "fcntl": 72,
+    "write": 1, "close": 3, "mmap": 9, "mprotect": 10, "munmap": 11, "getpid": 39, "clone": 56, "fork": 57, "kill": 62,
+    "fcntl": 72,
     "chdir": 80, "umask": 95, "setsid": 112, "setgroups": 116, "setresuid": 117,
     "setresgid": 119, "capset": 126, "prctl": 157, "dup3": 292, "setns": 308, "seccomp": 317, "rseq": 334,
     "pidfd_open": 434, "close_range": 436, "openat2": 437, "pidfd_getfd": 438, "landlock_create_ruleset": 444,
