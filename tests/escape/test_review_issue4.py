@@ -159,12 +159,13 @@ def test_contexts_that_do_not_fork_do_not_keep_the_keeper(make):
 
     forking = threading.Thread(target=fork)
     forking.start()
-    time.sleep(1)
-    began = time.monotonic()
-    sandbox.metrics()
-    took = time.monotonic() - began
-    forking.join()
-    assert took < 5
+    took = []
+    while forking.is_alive():
+        began = time.monotonic()
+        Sandbox.connect(sandbox.id).metrics()
+        took.append(time.monotonic() - began)
+        time.sleep(0.2)
+    assert max(took) < 6
 
 
 def test_a_context_that_does_not_fork_does_not_outlast_a_timeout(make):
@@ -190,9 +191,8 @@ cp -r .git/modules vendor && rm -rf .git/modules && ln -s ../vendor .git/modules
 printf '[core]\\n\\tbare = false\\n\\tworktree = ../../lib\\n\\tfsmonitor = "touch MARK; false"\\n' > vendor/lib/config
 """,
     "bare": """
-rm .git/HEAD
 mkdir -p objects refs && echo ref: refs/heads/main > HEAD
-printf '[core]\\n\\tbare = false\\n\\tworktree = .\\n\\tfsmonitor = "touch MARK; false"\\n' > config
+printf '[core]\\n\\trepositoryformatversion = 0\\n\\tbare = false\\n\\tworktree = .\\n\\tfsmonitor = "touch MARK; false"\\n' > config
 """,
 }
 
@@ -202,7 +202,7 @@ def test_git_runs_nothing_that_was_applied(make, source, tmp_path, trap):
     library = tmp_path / "library"
     library.mkdir()
     (library / "l").write_text("l")
-    for directory in (library, source):
+    for directory in (library, source) if trap != "bare" else ():
         git(directory, "init", "-q")
         if directory is source:
             git(source, "submodule", "add", str(library), "lib")
@@ -212,6 +212,8 @@ def test_git_runs_nothing_that_was_applied(make, source, tmp_path, trap):
     sandbox = make(source=str(source))
     assert sandbox.run(f"cd /workspace\n{_GIT[trap].replace('MARK', str(mark))}").exit_code == 0
     sandbox.apply()
+    # The second time there is an index, which is what it asks about.
+    git(source, "status")
     git(source, "status")
     assert not mark.exists()
 

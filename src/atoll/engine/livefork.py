@@ -164,7 +164,8 @@ class LiveFork:
                 told[twin].append({"name": settings["name"], "live": False, "reason": place})
         left = len(wanted)
         try:
-            surgeon = Surgeon(self._settings, original, clean(task, original.context.page, own_memory(original.context.task)))
+            context = original.context
+            surgeon = Surgeon(self._settings, original, clean(task, context.page, own_memory(context.task)))
             for twin, place in wanted.items():
                 failed: dict[str, str] = {}
                 left -= 1
