@@ -21,7 +21,7 @@ from .inspection import Broken
 from .layout import Layout
 from .losses import losses
 from .originals import NotForking, Original, bring
-from .prints import clean, take
+from .prints import clean, own_memory, take
 from .settings import BirthFailed, Settings
 from .shadows import OPTIONS, Context, Shadows, end
 from .tracing import Strayed, Task
@@ -128,6 +128,10 @@ class LiveFork:
         failed: dict[str, str] = {}
         try:
             for name, (context, _) in self._standing.items():
+                if failed:
+                    # Nobody wants some of them only, and each that is hostile would cost the keeper its patience.
+                    failed[name] = "another context could not be forked"
+                    continue
                 with _noted(failed, name):
                     originals[name] = bring(context)
             self._take_prints(originals, prints, failed)
@@ -168,7 +172,8 @@ class LiveFork:
                 told[twin].append({"name": settings["name"], "live": False, "reason": place})
         left = len(wanted)
         try:
-            surgeon = Surgeon(self._settings, original, clean(task, original.context.page))
+            context = original.context
+            surgeon = Surgeon(self._settings, original, clean(task, context.page, own_memory(context.task)))
             for twin, place in wanted.items():
                 failed: dict[str, str] = {}
                 left -= 1

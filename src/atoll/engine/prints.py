@@ -72,8 +72,17 @@ def take(context: Context) -> Task:
     return made
 
 
-def clean(task: Task, page: Identity) -> Print:
-    """Give a print memory that is its own.
+def own_memory(task: int) -> frozenset[int]:
+    """The devices of files in memory that a sandbox's processes can change: its /dev/shm, and files without a name."""
+    nameless = os.memfd_create("", os.MFD_CLOEXEC)
+    try:
+        return frozenset((os.stat(f"/proc/{task}/root/dev/shm").st_dev, os.fstat(nameless).st_dev))
+    finally:
+        os.close(nameless)
+
+
+def clean(task: Task, page: Identity, changing: frozenset[int]) -> Print:
+    """Give a print memory that is its own: also what it has of files on `changing` devices, which others write to.
 
     Raises:
         Strayed: it shares too much, or not the page that it must.
@@ -84,7 +93,8 @@ def clean(task: Task, page: Identity) -> Print:
     pages = [each for each in shared if each.identity == page]
     if len(pages) != 1 or (pages[0].offset, pages[0].end - pages[0].start) != (0, _rounded(SIZE)):
         raise Strayed("it has not kept the page that it shares with its guest")
-    others = [each for each in shared if each.identity != page]
+    changed = [each for each in mappings(task.id) if each.flags[3] == "p" and each.inode and each.device in changing]
+    others = [*(each for each in shared if each.identity != page), *changed]
     if len(others) > _MOST_PIECES or sum(each.end - each.start for each in others) > _MOST_SHARED:
         raise Strayed(f"it shares more than {_MOST_SHARED >> 20} MB of memory with other processes")
     for each in others:

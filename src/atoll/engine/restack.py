@@ -98,7 +98,7 @@ class Mason:
             BirthFailed: somebody holds a file open to write to, or it cannot be held; all is as it was.
             OSError: the host refused something; all is as it was.
         """
-        if len(self._before.layers) >= MOST:
+        if len(self._before.layers) >= MOST and self._wish.kind != "replace":
             raise BirthFailed(
                 f"This sandbox already stands on {MOST} layers; make a new one of its last snapshot.", "unsupported"
             )

@@ -33,6 +33,8 @@ _SYSCALL_STOP = signal.SIGTRAP | 0x80
 _MASK_SIZE = 8
 _EVERYTHING = (1 << 64) - 1
 _INSTRUCTION = b"\x0f\x05"
+# What the kernel says of its own code in a process: flags, offset, device, inode and name.
+_KERNEL_CODE = [b"r-xp", b"00000000", b"00:00", b"0", b"[vdso]\n"]
 # How long to look for a stop again and again before sleeping in between: most come within microseconds.
 _EAGER = 0.02
 _PAUSE = 0.0005
@@ -443,8 +445,10 @@ def find_instruction(task: int) -> int:
     """
     with open(f"/proc/{task}/maps", "rb") as file:
         for line in file:
-            if line.endswith(b" [vdso]\n") and line.split(None, 2)[1] == b"r-xp":
-                first, _, last = line.partition(b" ")[0].partition(b"-")
+            # A file may be called like that, and be changed by others meanwhile. It has an inode.
+            place, *facts = line.split(None, 5)
+            if facts == _KERNEL_CODE:
+                first, _, last = place.partition(b"-")
                 start, end = int(first, 16), int(last, 16)
                 break
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any, Callable, Dict, List, Optional
 
 from ..wire.frames import WINDOW
@@ -12,6 +13,8 @@ from .loop import Loop, Timer
 from .refusal import Refused
 
 _MOST_SETTINGS = 1 << 10
+# How long a context that may go on can take to do so: until then nothing else runs there, nor does its time.
+_LEAVING = 2.0
 Report = Dict[str, Any]
 
 
@@ -53,6 +56,7 @@ class Standing:
         self, loop: Loop, contexts: List[Context], wait: float, seconds: float, done: Callable[[List[Report]], None]
     ) -> None:
         self._done: Optional[Callable[[List[Report]], None]] = done
+        self._loop = loop
         self._contexts = contexts
         self._cells: Dict[Context, Cell] = {}
         self._channels: Dict[Context, _Quiet] = {}
@@ -95,5 +99,11 @@ class Standing:
         """Have those forget it that do not stand yet. The others go on when the keeper tells them."""
         self._tell()
         for context, cell in self._cells.items():
-            if not self._channels[context].standing and self._channels[context].failure is None:
+            if self._channels[context].standing:
+                self._loop.after(_LEAVING, partial(self._insist, context))
+            elif self._channels[context].failure is None:
                 cell.close()
+
+    def _insist(self, context: Context) -> None:
+        if self._channels[context].standing:
+            self._cells[context].close()
