@@ -11,8 +11,8 @@ import pytest
 from tests.views import trees
 from tests.views.worlds import USER, _map
 
-from atoll.engine import kernel, messages
-from atoll.engine.layout import Layout
+from atoll.engine import kernel, launch, messages
+from atoll.engine.layout import VIEWS, Layout
 from atoll.engine.settings import Settings
 from atoll.engine.views import curator, sentry
 from atoll.types import PathRule
@@ -28,7 +28,7 @@ def settings(place, monkeypatch):
     monkeypatch.setattr(curator, "_WORTH_KEEPING", 0.0)
     made = make_settings(f"{place}/state")
     yield made
-    curator.shut_down(made.layout)
+    launch.shut_down(made.layout.home)
 
 
 def make_settings(home, recipe="A"):
@@ -76,7 +76,7 @@ def curators(settings):
     """The pids of those who answer."""
     found = []
     for name in os.listdir(settings.layout.run):
-        if name.startswith(curator.PREFIX):
+        if name.startswith(VIEWS):
             try:
                 with messages.connect(f"{settings.layout.run}/{name}") as sock:
                     found.append(struct.unpack("iII", sock.getsockopt(1, 17, 12))[0])
@@ -173,6 +173,17 @@ def test_reading_is_no_change(settings, source, walks):
     assert len(walks) == 1
 
 
+def test_what_goes_on_in_hidden_directories_is_no_change(settings, source, walks):
+    trees.grow(source, {".git/index": "x"})
+    rules = (PathRule("**", "read"), PathRule(".git", "none", priority=1))
+    before = obtain(settings, source, rules)
+    assert ".git" not in before
+    rewrite(f"{source}/.git/index.lock")
+    os.rename(f"{source}/.git/index.lock", f"{source}/.git/index")
+    assert obtain(settings, source, rules) == before
+    assert len(walks) == 1
+
+
 def test_other_rules_ignores_and_sources_are_other_views(settings, source, place):
     assert obtain(settings, source) == SEEN
     assert obtain(settings, source, (PathRule("top", "read"),)) == {"top"}
@@ -209,6 +220,23 @@ def test_there_are_never_too_many(settings, source, monkeypatch):
     assert len(curators(settings)) == 2
 
 
+def test_the_dead_take_no_room(settings, source, monkeypatch):
+    monkeypatch.setattr(curator, "_MOST", 1)
+    obtain(settings, source)
+    (pid,) = curators(settings)
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: gone(pid))
+    obtain(settings, source, (PathRule("top", "read"),))
+    assert len(curators(settings)) == 1
+    assert len(os.listdir(settings.layout.run)) == 1
+
+
+def test_one_that_nobody_asks_ends(settings, source, monkeypatch):
+    monkeypatch.setattr(curator, "_IDLE", 0.05)
+    obtain(settings, source)
+    eventually(lambda: not os.listdir(settings.layout.run))
+
+
 def test_one_that_is_killed_is_replaced(settings, source, walks):
     obtain(settings, source)
     (pid,) = curators(settings)
@@ -239,7 +267,7 @@ def test_it_ends_with_what_it_serves(settings, source, end):
     (pid,) = curators(settings)
     run = settings.layout.run
     if end == "shut_down":
-        curator.shut_down(settings.layout)
+        launch.shut_down(settings.layout.home)
     elif end == "unlink":
         for name in os.listdir(run):
             os.unlink(f"{run}/{name}")
@@ -324,7 +352,8 @@ def test_an_ordinary_user_has_curators_too(place, source, monkeypatch):
         there = len(curators(settings))
         monkeypatch.setattr(curator, "compile_tree", None)
         second = obtain(settings, source)
-        curator.shut_down(settings.layout)
+        for name in os.listdir(settings.layout.run):
+            launch._shut_down(f"{settings.layout.run}/{name}")
         return f"{first == second == SEEN} {there} {os.listdir(settings.layout.run)}"
 
     assert as_user(story, USER) == "True 1 []"

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 from tests.views import trees
-from tests.views.worlds import SANDBOX, USER, World
+from tests.views.worlds import SANDBOX, USER, Failed, World
 
 from atoll.engine import views
 from atoll.engine.views import view as view_module
@@ -216,6 +216,16 @@ def test_a_source_without_writable_files_goes_on_too(story):
     with story.go_on([("**", "read")], covers=2) as third:
         assert third.run(contents)["output/result"] == "result+"
         assert third.fails(append, "output/result") in ("EACCES", "EROFS")
+
+
+def test_an_old_kernel_does_not_change_rules_over_layers(place):
+    story = Story("A-old", place)
+    with story.go_on() as first:
+        first.run(work_on_it)
+    with story.go_on() as second:
+        assert second.run(contents) == AFTER
+    with pytest.raises(Failed, match=r"needs Linux 6\.16"), story.go_on(OTHER_RULES, covers=2):
+        pass
 
 
 # Passed on

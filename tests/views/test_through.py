@@ -6,9 +6,11 @@ import stat
 
 import pytest
 from tests.views import trees
-from tests.views.worlds import MOUNTED, RECIPES, USER, World
+from tests.views.worlds import MOUNTED, RECIPES, USER, Failed, World
 
 from atoll.engine import views
+from atoll.engine.views import farm
+from atoll.errors import Unsupported
 from atoll.policy.ignores import Ignores
 from atoll.policy.rules import Matcher
 
@@ -290,7 +292,6 @@ def test_a_tree_tells_every_path_with_its_level(place):
     assert told["plain"] == ("file", "view")
     assert told["dir/other-name"] == ("file", "write")
     assert told["dark"] == ("directory", "none")
-    assert told["dark/secret"] == ("file", "none")
     assert told["to-hidden"] == ("symlink", "read")
     assert told["pipe"] == ("fifo", "read")
     assert told["null"] == ("other", "none")
@@ -326,6 +327,50 @@ def test_what_is_mounted_in_a_source_is_not_looked_into(place):
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_an_ordinary_user_is_told_of_mounts_below_a_source(place):
+    from atoll.engine import kernel
+
+    source = grow(place, {"a": "a", "mounted/": ""})
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            kernel.unshare(kernel.CLONE_NEWNS)
+            kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
+            kernel.mount("x", f"{source}/mounted", "tmpfs")
+            with pytest.raises(Failed, match="something is mounted below"), World("B", source, ALL, place):
+                pass
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_a_farm_is_refused_where_it_protects_nothing(place):
+    source = grow(place, {"a": "a"})
+    tree = views.compile_tree(source, Matcher(ALL))
+    os.mkdir(f"{place}/farm")
+    for users in (farm.Users(5, 5), farm.Users(0, 5), farm.Users(5, 0)):
+        with pytest.raises(Unsupported, match="two users"):
+            farm.plant(tree, source, f"{place}/farm", users)
+    with pytest.raises(Unsupported, match=r"farm\.plant"):
+        views.prepare(tree, recipe="D")
+    farm.plant(tree, source, f"{place}/farm", farm.Users(5, 6))
+    assert os.listdir(f"{place}/farm") == ["a"]
+
+
+def test_a_farm_links_only_what_is_safe_to_link(place):
+    names = ["plain", "open", "private", "script", "own"]
+    source = trees.grow(f"{place}/source", dict.fromkeys(names, "x"), owner=0)
+    for name, mode in (("open", 0o666), ("private", 0o600), ("script", 0o744)):
+        os.chmod(f"{source}/{name}", mode)
+    os.chown(f"{source}/own", 5, 5)
+    os.mkdir(f"{place}/farm")
+    farm.plant(views.compile_tree(source, Matcher(ALL)), source, f"{place}/farm", farm.Users(5, 6))
+    linked = {name for name in names if os.path.samefile(f"{source}/{name}", f"{place}/farm/{name}")}
+    assert linked == {"plain"}
 
 
 def test_a_very_deep_tree_is_seen_as_far_as_a_path_reaches(place):

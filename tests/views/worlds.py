@@ -23,7 +23,9 @@ from atoll.policy.rules import Matcher
 
 SANDBOX, OTHER = FIRST_UID + 77, FIRST_UID - 1
 USER, SUBORDINATE = 61234, 1_700_000_000
+# "A-old" is A as on Linux 6.5, "B-links" is B before Linux 6.16.
 RECIPES = ("A", "B", "B-links", "C", "D")
+OLD = ("A-old",)
 MOUNTED = ("A", "B", "B-links", "C")
 
 
@@ -148,6 +150,8 @@ class World:
             return {}
         if self.recipe == "B-links":
             hosts._known[True] = False
+        if self.recipe == "A-old":
+            _be_old()
         made = views.prepare(
             self._judge(matcher), recipe=self.recipe[0], covers=self.covers, source=self.source,
             place=f"{self.top}/farm",
@@ -186,6 +190,22 @@ class World:
         if not as_root:
             kernel.drop_capabilities()
         channel.send(pickle.dumps(("value", attempt(*arguments))))
+
+
+def _be_old():
+    """As a kernel that copies no detached mount, and takes no content layers without metacopy."""
+    mount = kernel.mount
+
+    def old_mount(source, target, kind, flags=0, data=None):
+        if kind == "overlay" and "::" in data and "metacopy=off" in data:
+            raise OSError(errno.EINVAL, "old")
+        mount(source, target, kind, flags, data)
+
+    def old_clone(*_):
+        raise OSError(errno.EINVAL, "old")
+
+    kernel.mount = old_mount
+    kernel.open_tree_at = old_clone
 
 
 def _map(inside, outside):

@@ -73,7 +73,7 @@ async def fork(
         snapshot=None,
     )
     await record.check_usable(afresh=True)
-    kept = Checkpoint() if record.info.live else await _keep_variables(links, seconds)
+    kept = Checkpoint() if record.info.live else await lasting.checkpoint(links, seconds, durable=False)
     twins: list[Record] = []
 
     def register(handle: Handle) -> None:

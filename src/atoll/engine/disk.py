@@ -74,14 +74,16 @@ def _make(path: str, size: int) -> None:
 
 
 def copy_sparse(source: str, target: str) -> None:
-    """Copy a file and its holes."""
+    """Copy a file and its holes. The copy is there when it is whole; what was there is replaced."""
+    draft = f"{target}.new"
     reader = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
-    writer = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    writer = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         copy_content(reader, writer)
     finally:
         os.close(reader)
         os.close(writer)
+    os.rename(draft, target)
 
 
 def copy_content(reader: int, writer: int) -> None:

@@ -147,11 +147,10 @@ def make_writable(directory: str, owner: int | None) -> None:
     """Make the sandbox's writable places in a directory, unless they are there."""
     for name in layout.WRITABLE:
         path = f"{directory}/{name}"
-        try:
+        with contextlib.suppress(FileExistsError):
             os.mkdir(path, 0o755)
-        except FileExistsError:
-            continue
-        if owner is not None:
+        # One that is there may be of somebody who was killed before he had given it away.
+        if owner is not None and os.stat(path).st_uid == 0:
             os.chown(path, owner, owner)
 
 

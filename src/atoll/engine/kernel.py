@@ -184,11 +184,7 @@ def mount_setattr(fd: int, attributes: int, *, recursive: bool, userns: int = 0,
     """Add attributes to a mount given by descriptor, and take some away; `userns` is for MOUNT_ATTR_IDMAP."""
     flags = AT_EMPTY_PATH | (AT_RECURSIVE if recursive else 0)
     packed = struct.pack("QQQQ", attributes, clear, 0, userns)
-    try:
-        syscall("mount_setattr", fd, b"", flags, packed, len(packed))
-    except OSError as error:
-        what = os.readlink(f"/proc/self/fd/{fd}")
-        raise OSError(error.errno, f"{error.strerror} (attributes {attributes:#x} of {what})") from None
+    syscall("mount_setattr", fd, b"", flags, packed, len(packed))
 
 
 def bind(source: str, target: str, *, read_only: bool) -> None:

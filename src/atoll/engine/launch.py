@@ -12,7 +12,7 @@ import time
 
 from ..errors import WallUnavailable
 from . import messages
-from .layout import Layout
+from .layout import VIEWS, Layout
 
 _START_TIMEOUT = 30.0
 
@@ -137,14 +137,14 @@ def _read_all(reader: int) -> bytes:
 
 
 def shut_down(home: str) -> None:
-    """End the zygotes of this state directory, if there are any. Sandboxes live on; parked ones go."""
+    """End the zygotes and curators of this state directory, if there are any. Sandboxes live on; parked ones go."""
     own = f"zygote-{tag()}"
     try:
         names = os.listdir(Layout(home).run)
     except OSError:
         return
     for name in names:
-        if name == own or name.startswith(f"{own}-"):
+        if name == own or name.startswith((f"{own}-", VIEWS)):
             _shut_down(f"{Layout(home).run}/{name}")
 
 

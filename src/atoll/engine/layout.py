@@ -3,6 +3,7 @@
 ```
 <home>/jail/run/<id>            the keeper's socket
 <home>/jail/run/zygote-<tag>    the zygote's socket, and its lock and log
+<home>/jail/run/view-<digest>   the socket of a curator, who keeps a view of a source ready
 <home>/jail/run/root-<tag>      where the zygote, in its own mount namespace, keeps the template root
 <home>/jail/boxes/<id>/         everything of one sandbox; it exists as long as anything of it does
     work/ tmp/ home/            its writable places
@@ -23,6 +24,7 @@ USER, GROUP = 1000, 1000
 USER_NAME, HOME_INSIDE, HOST_NAME = "user", "/home/user", "atoll"
 OLD_ROOT = "/.host"
 WORKSPACE = "/workspace"
+VIEWS = "view-"
 # Where the packages of a sandbox are, and what of the host a workshop is shown.
 PACKAGES, SHOWN = "/packages", "/shown"
 WRITABLE = ("work", "tmp", "home", "upper", "scratch")

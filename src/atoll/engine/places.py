@@ -168,6 +168,7 @@ class Builder:
             work=self._scratch("work"),
             target="m-work",
             uid=uid,
+            mapper=self._mapper,
         )
         return kernel.open_tree("m-work", recursive=True)
 
@@ -179,7 +180,12 @@ class Builder:
             return curator.obtain(self._settings, source, rules.rules(), rules.ignore)
         os.mkdir("merged")
         views.merge(
-            source=source, lowers=lowers, target="merged", rootless=self._ground.uid is None, uid=self._ground.uid
+            source=source,
+            lowers=lowers,
+            target="merged",
+            rootless=self._ground.uid is None,
+            uid=self._ground.uid,
+            mapper=self._mapper,
         )
         tree = views.compile_tree("merged", rules.matcher(), rules.ignores())
         kernel.umount("merged")
@@ -218,8 +224,8 @@ class Builder:
         if not os.path.isdir(shown):
             os.mkdir(shown)
             tree = kernel.open_tree(name, recursive=False)
-            # What overlayfs itself makes, such as whiteouts, is root's.
-            self._mapper.map_mount(tree, {0: 0, views.STRANGER: views.STRANGER, owner: uid})
+            # What overlayfs itself makes, such as whiteouts, is the stranger's, too.
+            self._mapper.map_mount(tree, {views.STRANGER: views.STRANGER, owner: uid})
             kernel.move_mount(tree, shown)
             os.close(tree)
         return shown

@@ -88,6 +88,7 @@ class Listener:
         if self.due(now) > 0 and not at_once:
             return
         self._next = now + _TURN
+        self._mounts = {}  # numbers of mounts are used again
         with contextlib.suppress(OSError):  # a full disk, for instance, is no reason to end a sandbox
             found = [denial for data in self._ring.records(_MOST) for denial in self._denials(program.parse(data))]
             lost = program.BOX.unpack(bpf.lookup(self._shared.boxes, self._uid, program.BOX.size))[2]

@@ -25,14 +25,13 @@ from ...policy.ignores import Ignores
 from ...policy.rules import Matcher
 from ...types import PathRule
 from .. import kernel, messages
-from ..layout import Layout
+from ..layout import VIEWS, Layout
 from ..settings import Settings
 from .preparing import prepare
 from .sentry import Sentry
 from .tree import compile_tree
 from .view import Recipe, View, from_json
 
-PREFIX = "view-"
 _VERSION = 1
 _IDLE = 240.0
 # A view that is made sooner than this is not worth a process.
@@ -65,7 +64,7 @@ def _name(source: str, rules: Sequence[PathRule], ignore: Sequence[str], recipe:
     whose = os.stat("/proc/self/ns/user").st_ino
     tree = [os.path.realpath(source), status.st_dev, status.st_ino]
     key = json.dumps([_VERSION, whose, recipe, tree, [list(rule) for rule in rules], list(ignore)])
-    return PREFIX + sha256(key.encode()).hexdigest()[:24]
+    return VIEWS + sha256(key.encode()).hexdigest()[:24]
 
 
 def _ask(address: str) -> View | None:
@@ -122,9 +121,24 @@ def _build(
 
 
 def _has_room(places: Layout) -> bool:
-    with contextlib.suppress(OSError):
-        return sum(name.startswith(PREFIX) for name in os.listdir(places.run)) < _MOST
-    return False
+    """Whether there may be one more. Names of dead ones are removed when there are too many."""
+    try:
+        names = [name for name in os.listdir(places.run) if name.startswith(VIEWS)]
+    except OSError:
+        return False
+    return len(names) < _MOST or sum(_is_alive(f"{places.run}/{name}") for name in names) < _MOST
+
+
+def _is_alive(address: str) -> bool:
+    try:
+        messages.connect(address).close()
+    except messages.NOBODY:
+        with contextlib.suppress(OSError):
+            os.unlink(address)
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _leave_curator(address: str, view: View, sentry: Sentry) -> None:
@@ -245,24 +259,3 @@ def _answer(client: socket.socket, sentry: Sentry, view: tuple[int, int]) -> boo
         return True
     messages.send(client, {"view": True}, *view)
     return False
-
-
-def shut_down(places: Layout) -> None:
-    """End the curators of a state directory, and remove the names of dead ones."""
-    with contextlib.suppress(OSError):
-        for name in os.listdir(places.run):
-            if name.startswith(PREFIX):
-                _shut_down(f"{places.run}/{name}")
-
-
-def _shut_down(address: str) -> None:
-    try:
-        with messages.connect(address) as curator:
-            curator.settimeout(_PATIENCE)
-            messages.send(curator, {"shutdown": True})
-            curator.recv(1)
-    except messages.NOBODY:
-        with contextlib.suppress(OSError):
-            os.unlink(address)
-    except OSError:
-        return

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...errors import Unsupported
-from .. import idmap, kernel
+from .. import idmap, jail, kernel
 from . import zones
 from .mask import OWN
 from .view import FIXED, STRANGER, View
@@ -38,32 +38,41 @@ def mount(
     work: str,
     target: str,
     uid: int | None = None,
+    mapper: idmap.Mapper | None = None,
 ) -> None:
     """Mount a view at `target`, a directory, in this mount namespace, which is the caller's own.
 
     `source` is the tree that the view was made of; `lowers` are upper layers of earlier snapshots, newest first;
     `upper` and `work` are for this mount alone. `uid` is the id of the sandbox's user on the host, needed as root.
+    A `mapper` saves time for who has more to mount.
 
     Raises:
         OSError: a mount was refused.
         Unsupported: this kernel cannot do it, or there are too many layers.
     """
     with contextlib.ExitStack() as opened:
-        names = _LayerNames(opened, uid)
+        maps = mapper or opened.enter_context(contextlib.closing(idmap.Mapper()))
+        names = _LayerNames(opened, uid, maps)
         kept = len(lowers) - view.covers
-        shown = [names.open(layer) for layer in (*lowers[:kept], *_show_mask(view, target, uid))]
+        shown = [names.open(layer) for layer in (*lowers[:kept], *_show_mask(view, target, uid, maps))]
         content = [names.open(lower) for lower in lowers[kept:]]
         if not view.farm:
             content.append(names.open(source))
         _own_root(view, upper, uid)
         layers = "::".join([":".join(shown), *content])
         options = f"lowerdir={layers},upperdir={names.open(upper)},workdir={names.open(work)}"
-        _mount_overlay(view, target, options)
+        _mount_overlay(view, target, options, source)
     zones.cover(target, view.zones)
 
 
 def merge(
-    *, source: str | int, lowers: Sequence[str | int | Layer] = (), target: str, rootless: bool, uid: int | None = None
+    *,
+    source: str | int,
+    lowers: Sequence[str | int | Layer] = (),
+    target: str,
+    rootless: bool,
+    uid: int | None = None,
+    mapper: idmap.Mapper | None = None,
 ) -> None:
     """Mount the source with the layers of a sandbox over it at `target`, to be looked at by `compile_tree`.
 
@@ -73,7 +82,7 @@ def merge(
         OSError: a mount was refused.
     """
     with contextlib.ExitStack() as opened:
-        names = _LayerNames(opened, uid)
+        names = _LayerNames(opened, uid, mapper or opened.enter_context(contextlib.closing(idmap.Mapper())))
         layers = [names.open(lower) for lower in (*lowers, source)]
         if len(layers) == 1:
             kernel.mount(layers[0], target, None, kernel.MS_BIND)
@@ -83,7 +92,7 @@ def merge(
         kernel.mount("workspace", target, "overlay", _FLAGS | kernel.MS_RDONLY, options)
 
 
-def _show_mask(view: View, target: str, uid: int | None) -> list[str]:
+def _show_mask(view: View, target: str, uid: int | None, mapper: idmap.Mapper) -> list[str]:
     """The layers of the mask. A layer must have a path on older kernels; the target, soon covered, serves."""
     if view.farm:
         return [view.farm]
@@ -93,16 +102,16 @@ def _show_mask(view: View, target: str, uid: int | None) -> list[str]:
     finally:
         os.close(tree)
     if view.mapped:
-        _map_own(f"{target}/{OWN}", uid)
+        _map_own(f"{target}/{OWN}", uid, mapper)
     return [f"{target}/{part}" for part in view.parts]
 
 
-def _map_own(path: str, uid: int | None) -> None:
+def _map_own(path: str, uid: int | None, mapper: idmap.Mapper) -> None:
     if uid is None:
         raise ValueError("the id of the sandbox's user is needed to mount this view")
     tree = kernel.open_tree(path, recursive=False)
     try:
-        idmap.map_mount(tree, {STRANGER: STRANGER, FIXED: uid})
+        mapper.map_mount(tree, {STRANGER: STRANGER, FIXED: uid})
         kernel.move_mount(tree, path)
     finally:
         os.close(tree)
@@ -121,9 +130,10 @@ def _own_copy(view: View) -> int:
 class _LayerNames:
     """Names of layers by descriptor: a path could hold what overlayfs takes for a separator, and would be seen."""
 
-    def __init__(self, opened: contextlib.ExitStack, uid: int | None) -> None:
+    def __init__(self, opened: contextlib.ExitStack, uid: int | None, mapper: idmap.Mapper) -> None:
         self._opened = opened
         self._uid = uid
+        self._mapper = mapper
 
     def open(self, layer: str | int | Layer) -> str:
         if isinstance(layer, int):
@@ -138,7 +148,7 @@ class _LayerNames:
         tree = kernel.open_tree(layer.path, recursive=False)
         try:
             # What overlayfs itself makes, such as whiteouts, is root's, too.
-            idmap.map_mount(tree, {STRANGER: STRANGER, layer.uid: self._uid})
+            self._mapper.map_mount(tree, {STRANGER: STRANGER, layer.uid: self._uid})
         except BaseException:
             os.close(tree)
             raise
@@ -155,10 +165,15 @@ def _own_root(view: View, upper: str, uid: int | None) -> None:
     os.chmod(upper, view.mode)
 
 
-def _mount_overlay(view: View, target: str, options: str) -> None:
+def _mount_overlay(view: View, target: str, options: str, source: str | int) -> None:
     _check_length(options)
     if view.recipe != "A":
-        kernel.mount("workspace", target, "overlay", _FLAGS, f"{options},{_NO_REDIRECTS},userxattr")
+        try:
+            kernel.mount("workspace", target, "overlay", _FLAGS, f"{options},{_NO_REDIRECTS},userxattr")
+        except OSError as error:
+            if error.errno == errno.EINVAL:
+                raise OSError(errno.EINVAL, jail.SOMETHING_MOUNTED % source) from error
+            raise
         return
     try:
         kernel.mount("workspace", target, "overlay", _FLAGS, f"{options},{_NO_REDIRECTS}")
