@@ -55,7 +55,7 @@ class Hold:
         told = [task for task in map(self._tell, new) if task is not None]
         for task in told:
             try:
-                task.wait(max(0.0, deadline - time.monotonic()))
+                task.halt(task.wait(max(0.0, deadline - time.monotonic())))
             except tracing.TaskEnded:
                 del self._tasks[task.id]
             except tracing.NotStopped:

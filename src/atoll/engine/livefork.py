@@ -228,8 +228,8 @@ class LiveFork:
         """
         task, shadow = int(request["task"]), int(request["shadow"])
         facts = inspection.status(task)
-        inspection.check_joined(task, self._place.first, self._place.uid)
-        if int(facts["PPid"]) != shadow or len(fds) != 4:
+        namespaces = {inspection.identity(f"/proc/{each}/ns/pid") for each in (task, self._place.first)}
+        if int(facts["PPid"]) != shadow or len(namespaces) != 1 or len(fds) != 4:
             raise BirthFailed("What was brought is no twin.", "invalid_input")
         taken = Task(shadow, OPTIONS)
         try:

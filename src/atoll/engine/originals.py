@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -10,7 +11,7 @@ from typing import NamedTuple
 from ..guest.twinning import GO, NOT_MADE
 from . import inspection, kernel
 from .shadows import Context
-from .tracing import CALLS, Registers, RestartableSequence, Task
+from .tracing import CALLS, NotStopped, Registers, RestartableSequence, Task
 
 _PATIENCE = 2.0
 _CHILD_SETTID = 0x01000000
@@ -80,8 +81,15 @@ def bring(context: Context) -> Original:
             int(facts["Umask"], 8),
             sorted(map(int, os.listdir(f"/proc/{context.task}/fd"))),
         )
+    except NotStopped:
+        # It sleeps: nobody has woken it up, or somebody else has before.
+        with contextlib.suppress(OSError):
+            task.catch(_PATIENCE)
+            task.detach()
+        raise NotForking("it does not stand still any more") from None
     except BaseException:
-        _let_go(task)
+        with contextlib.suppress(OSError):
+            task.detach()
         raise
 
 
@@ -97,10 +105,3 @@ def _go_to_fork(task: Task) -> None:
         elif not stop.event and task.enters() in _FORKS:
             return
     raise NotForking("it does other things than it was asked to")
-
-
-def _let_go(task: Task) -> None:
-    try:
-        task.detach()
-    except OSError:
-        pass  # it is gone

@@ -89,7 +89,7 @@ def clean(task: Task, page: Identity, changing: frozenset[int]) -> Print:
         OSError: there is no memory.
     """
     scratch = Scratch(task)
-    shared = [each for each in mappings(task.id) if each.flags[3] == "s"]
+    shared = shared_mappings(task.id)
     pages = [each for each in shared if each.identity == page]
     if len(pages) != 1 or (pages[0].offset, pages[0].end - pages[0].start) != (0, _rounded(SIZE)):
         raise Strayed("it has not kept the page that it shares with its guest")
@@ -128,10 +128,13 @@ def _content(task: Task, start: int, end: int) -> bytes:
         return b""
 
 
-def mappings(process: int) -> list[Mapping]:
+def shared_mappings(process: int) -> list[Mapping]:
+    """Memory that others may have, too, whoever may write to it."""
     found = []
     with open(f"/proc/{process}/maps", "rb") as file:
         for line in file:
+            if line.split(b" ", 2)[1][3:4] != b"s":
+                continue
             fields = line.split(None, 5)
             first, _, last = fields[0].partition(b"-")
             major, _, minor = fields[3].partition(b":")

@@ -43,8 +43,7 @@ _NO_CALL = (1 << 64) - 1
 # The numbers of x86-64: no other machine is known here.
 CALLS = {
     "write": 1, "close": 3, "mmap": 9, "mprotect": 10, "munmap": 11, "getpid": 39, "clone": 56, "fork": 57, "kill": 62,
-    "fcntl": 72,
-    "chdir": 80, "umask": 95, "setsid": 112, "setgroups": 116, "setresuid": 117,
+    "fcntl": 72, "chdir": 80, "umask": 95, "setsid": 112, "setgroups": 116, "setresuid": 117,
     "setresgid": 119, "capset": 126, "prctl": 157, "dup3": 292, "setns": 308, "seccomp": 317, "rseq": 334,
     "pidfd_open": 434, "close_range": 436, "openat2": 437, "pidfd_getfd": 438, "landlock_create_ruleset": 444,
     "landlock_add_rule": 445, "landlock_restrict_self": 446,
@@ -223,9 +222,16 @@ class Task:
             if now > eager:
                 time.sleep(_PAUSE)
 
+    def catch(self, timeout: float = TIMEOUT) -> None:
+        """Stop it wherever it is, after `wait` has waited in vain."""
+        _behind.discard(self.id)
+        self.interrupt()
+        self.halt(self.wait(timeout), timeout)
+
     def halt(self, stop: Stop, timeout: float = TIMEOUT) -> None:
         """After `interrupt`, and a first stop: a signal may have come before it, and is on its way then."""
         while stop.event != EVENT_STOP:
+            self.interrupt()  # any stop makes the kernel forget that another one was wanted
             self.resume(number=0 if stop.signal == _SYSCALL_STOP or stop.event else stop.signal)
             stop = self.wait(timeout)
 

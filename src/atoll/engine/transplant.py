@@ -19,7 +19,7 @@ from . import cgroups, enclosing, inspection, kernel, shadows
 from .batch import Batch
 from .inspection import Broken, Identity
 from .originals import Original
-from .prints import FORK, Print, mappings
+from .prints import FORK, Print, shared_mappings
 from .settings import Settings
 from .shadows import LAST_DESCRIPTOR, SHARED_MEMORY, Ends
 from .tracing import Task
@@ -182,7 +182,7 @@ class Surgeon:
         self._check_memory(task, inspection.identity(ends.page))
 
     def _check_memory(self, task: int, page: Identity) -> None:
-        if any(each.flags[3] == "s" and each.identity != page for each in mappings(task)):
+        if any(each.identity != page for each in shared_mappings(task)):
             raise Broken("a twin shares memory with others")
 
     def _resemble(self, task: Task) -> None:
