@@ -12,10 +12,10 @@ import threading
 import time
 
 import pytest
+from tests.conformance import as_user
 
 from atoll import AtollError, PathRule, Sandbox, Snapshots
 from atoll.engine import launch
-from tests.conformance import as_user
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="needs uid 0, to make sandboxes as root does")
 
@@ -74,7 +74,9 @@ def source(tmp_path):
 def git(directory, *words):
     allow = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "protocol.file.allow", "GIT_CONFIG_VALUE_0": "always"}
     command = ["git", "-c", "user.email=a@b", "-c", "user.name=n", *words]
-    return subprocess.run(command, cwd=directory, env={**os.environ, **allow}, capture_output=True, text=True)
+    return subprocess.run(
+        command, cwd=directory, env={**os.environ, **allow}, capture_output=True, text=True, check=False
+    )
 
 
 # A print of a context's memory has all rights and runs on the host. It makes its calls from where the kernel's own
@@ -183,7 +185,8 @@ def test_a_context_that_does_not_fork_does_not_outlast_a_timeout(make):
 _GIT = {
     "commondir": """
 mkdir -p docs/api && cp -r .git/objects .git/refs docs/api/
-printf '[core]\\n\\trepositoryformatversion = 0\\n\\tbare = false\\n\\tfsmonitor = "touch MARK; false"\\n' > docs/api/config
+printf '[core]\\n\\trepositoryformatversion = 0\\n\\tbare = false\\n' > docs/api/config
+printf '\\tfsmonitor = "touch MARK; false"\\n' >> docs/api/config
 echo ../docs/api > .git/commondir
 """,
     "modules": """
@@ -192,7 +195,8 @@ printf '[core]\\n\\tbare = false\\n\\tworktree = ../../lib\\n\\tfsmonitor = "tou
 """,
     "bare": """
 mkdir -p objects refs && echo ref: refs/heads/main > HEAD
-printf '[core]\\n\\trepositoryformatversion = 0\\n\\tbare = false\\n\\tworktree = .\\n\\tfsmonitor = "touch MARK; false"\\n' > config
+printf '[core]\\n\\trepositoryformatversion = 0\\n\\tbare = false\\n\\tworktree = .\\n' > config
+printf '\\tfsmonitor = "touch MARK; false"\\n' >> config
 """,
 }
 

@@ -32,7 +32,10 @@ def completes(path: str, exists: Callable[[str], bool]) -> bool:
     if ".git" in map(str.lower, names):
         return False
     above = names[:-1]
-    there = lambda name, place: exists("/".join([*place, name]))  # noqa: E731
+
+    def there(name: str, place: list[str]) -> bool:
+        return exists("/".join([*place, name]))
+
     if names[-1] == "HEAD":
         return there("objects", above) or there(_POINTER, above)
     if names[-1] in ("objects", _POINTER):
