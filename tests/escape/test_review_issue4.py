@@ -238,7 +238,6 @@ def test_what_the_hint_about_layers_says_helps(make):
     make(snapshot="s59").snapshot("again")
 
 
-@pytest.mark.xfail(strict=True, reason="a parent that waits for its vfork cannot be stopped, and force does not end it")
 def test_force_ends_who_cannot_be_stopped(make, source):
     sandbox = make(source=str(source), permissions=[PathRule("**", "write")])
     code = "import ctypes, time\nif ctypes.CDLL(None).syscall(56, 0x4011, 0, 0, 0, 0) == 0: time.sleep(1000)"
@@ -325,7 +324,6 @@ class _OwnPython(as_user.OtherUser):
         super()._become()
 
 
-@pytest.mark.xfail(strict=True, reason="/proc/self/exe is on the host's own mount, where it can be written to")
 def test_an_ordinary_users_interpreter_keeps_its_mode():
     program = """
 import atoll

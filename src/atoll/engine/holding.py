@@ -29,9 +29,12 @@ class Hold:
         BirthFailed: they start others too fast, or one cannot be stopped; all go on.
     """
 
-    def __init__(self, processes: Callable[[], list[int]], besides: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self, processes: Callable[[], list[int]], besides: frozenset[int] = frozenset(), *, force: bool = False
+    ) -> None:
         self._list = processes
         self._besides = besides
+        self._force = force
         self._tasks: dict[int, tracing.Task] = {}
 
     def __enter__(self) -> Self:
