@@ -164,7 +164,7 @@ def cover(box: str, workdir: str, source: int | str, *, rootless: bool) -> None:
     else:
         lower = layout.OLD_ROOT + source
     options = f"lowerdir={escape(lower)},upperdir={escape(box)}/upper,workdir={escape(box)}/scratch"
-    options += ",userxattr" if rootless else ",redirect_dir=on"
+    options += ",userxattr" if rootless else ",redirect_dir=nofollow"
     try:
         kernel.mount("workspace", workdir, "overlay", _NOSUID_NODEV, options)
     except OSError as error:

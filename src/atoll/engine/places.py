@@ -258,7 +258,7 @@ def overlay(lowers: list[str], upper: str, scratch: str, target: str, *, rootles
     """Mount an overlay. Raises OSError."""
     escaped = ":".join(map(jail.escape, lowers))
     options = f"lowerdir={escaped},upperdir={upper},workdir={scratch},index=off"
-    options += ",userxattr" if rootless else ",redirect_dir=on"
+    options += ",userxattr" if rootless else ",redirect_dir=nofollow"
     try:
         kernel.mount("workspace", target, "overlay", kernel.MS_NOSUID | kernel.MS_NODEV, options)
     except OSError as error:
