@@ -65,13 +65,14 @@ class Union:
 
     def _plant(self, reader: int, into: str, uid: int | None) -> None:
         path = self._layers.path(into)
-        sizes = [f"{self._layers.path(layer)}/{DISK}" for layer in self._group]
-        on_disk = [os.stat(each).st_size for each in sizes if os.path.exists(each)]
+        images = [f"{self._layers.path(layer)}/{DISK}" for layer in self._group]
+        on_disk = [os.stat(each).st_size for each in images if os.path.exists(each)]
         target = path
         if on_disk:
             image = f"{path}/{DISK}"
-            # Each of them had room for all that was seen in it.
-            disk.copy_sparse(disk.prepare(f"{self._places.top}/disks", max(on_disk) * 2), image)
+            # With room for all that they have room for; few sizes, since an empty one of each is kept.
+            size = min(1 << sum(on_disk).bit_length(), disk.LARGEST)
+            disk.copy_sparse(disk.prepare(f"{self._places.top}/disks", size), image)
             target = self._stage.new()
             with disk.shared(image) as device:
                 kernel.mount(device, target, "ext4", jail.DISK_FLAGS, "")
