@@ -28,6 +28,8 @@ $(STAMP): pyproject.toml
 
 run: setup
 	$(BIN)/python examples/quickstart.py
+	@echo
+	$(BIN)/python examples/codebase.py
 
 test: setup
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)

@@ -96,3 +96,13 @@ def test_the_tour_works(atoll):
     assert (done.returncode, done.stderr) == (0, "")
     for line in ("hello from atoll, as user", "mean: 1.73", "timed_out=True", "still answers: yes", "is left: None"):
         assert line in done.stdout
+
+
+def test_the_tour_of_a_project_works(atoll):
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / "codebase.py"], env=atoll.env(), capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    for line in (".env is none to it", "modified src/prices.py  +1 -1", "[1.5, 2.0] ['prices.py']", "[1.5, 2.0, 2]"):
+        assert line in done.stdout

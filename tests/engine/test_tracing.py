@@ -390,3 +390,20 @@ def test_many_calls_are_made_at_one_stop(start):
     assert program.directory == "/usr"
     program.tell("me")
     assert program.line() == f"heard me {0o123}"
+
+
+def test_who_sleeps_where_it_was_to_stop_is_caught_and_goes_on(start):
+    program = start("ready(); print('heard', sys.stdin.readline().strip(), flush=True)")
+    program.wait_until("S")
+    task = tracing.Task(program.pid)
+    task.interrupt()
+    task.halt(task.wait())
+    task.resume(to_syscall=True)
+    task.wait()
+    task.resume(to_syscall=True)
+    with pytest.raises(tracing.NotStopped):
+        task.wait(0.05)
+    task.catch()
+    task.detach()
+    program.tell("me")
+    assert program.line() == "heard me"

@@ -234,7 +234,8 @@ def test_the_place_of_an_apply_is_taken_by_nobody(overlay):
     overlay.in_merged(".atoll-apply-0123/x", "x")
     overlay.in_merged("deep/.atoll-apply-0123/x", "x")
     done = apply(overlay.stage)
-    assert list(done.rejected) == [".atoll-apply-0123", ".atoll-apply-0123/x"]
+    reason = "Its name is one that atoll keeps for itself."
+    assert done.rejected == dict.fromkeys([".atoll-apply-0123", ".atoll-apply-0123/x"], reason)
     assert done.applied == ("deep", "deep/.atoll-apply-0123", "deep/.atoll-apply-0123/x")
 
 
@@ -302,13 +303,27 @@ def test_what_was_renamed_survives_that_the_source_follows(options):
 
 
 @pytest.mark.root
+def test_a_renamed_directory_does_not_follow_what_comes_to_its_old_place(overlay):
+    overlay.in_source("a/x/old", "0")
+    overlay.start()
+    overlay.shell("mv a b; mkdir -p a/x; echo 1 > a/x/new")
+    before = snapshot(overlay.merged)
+    apply(overlay.stage)
+    assert snapshot(overlay.source) == before
+    overlay.remount()
+    assert snapshot(overlay.merged) == before
+    assert changes(overlay.stage) == []
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("record", [True, False])
 @pytest.mark.parametrize("options", [{}, {"metacopy": "on"}], ids=["plain", "metacopy"])
-def test_what_vanishes_from_below_a_sandbox_is_not_removed_by_it(options):
+def test_what_vanishes_from_below_a_sandbox_is_not_removed_by_it(options, record):
     """The host moves a directory that the sandbox has under another name: that is no wish to delete anything."""
     with Overlay(options=options) as overlay:
         overlay.in_source("old/deep/f", "content")
         overlay.in_source("file", "content")
-        overlay.start()
+        overlay.start(record=record)
         os.rename(overlay.in_merged("old"), overlay.in_merged("new"))
         os.rename(overlay.in_merged("file"), overlay.in_merged("renamed"))
         os.rename(overlay.in_source("old"), overlay.in_source("new"))

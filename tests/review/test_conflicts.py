@@ -230,6 +230,17 @@ def test_a_record_can_be_read_at_every_stage_of_its_writing(overlay):
     assert not load_base(partial + "-missing").complete
 
 
+def test_a_line_that_was_cut_spoils_no_other(overlay):
+    """Whoever wrote what an apply did was killed within a line, and the next one wrote on."""
+    overlay.in_source("a", "0")
+    overlay.start()
+    for number in range(3):
+        overlay.in_merged("a", str(number + 1))
+        assert apply(overlay.stage).applied == ("a",)
+        with open(f"{overlay.base}.applied", "a") as file:
+            file.write('["s","a","fi')
+
+
 def test_a_record_has_what_the_sandbox_sees_and_nothing_else(overlay):
     from atoll.policy.ignores import Ignores
     from atoll.policy.rules import Matcher

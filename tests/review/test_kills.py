@@ -10,7 +10,7 @@ import signal
 import pytest
 
 from atoll import StoreError
-from atoll.review import apply, changes, points, recover
+from atoll.review import apply, beneath, changes, points, recover
 
 from .overlays import IN_MEMORY, Overlay, describe, read, snapshot
 from .test_apply import assert_clean
@@ -73,7 +73,14 @@ def assert_all_or_none(overlay, before, after):
     assert_clean(overlay)
 
 
-def test_an_apply_can_be_killed_at_every_point():
+@pytest.fixture(params=["exchange", "no exchange"])
+def renames(request, monkeypatch):
+    """With renames that exchange and refuse to replace, and as on a machine or a file system that has neither."""
+    if request.param == "no exchange":
+        monkeypatch.setattr(beneath, "_RENAMEAT2", {})
+
+
+def test_an_apply_can_be_killed_at_every_point(renames):
     with prepared() as overlay:
         names = counted(lambda: apply(overlay.stage))
     kinds = {name.split()[0] for name in names}
@@ -140,7 +147,7 @@ def test_a_source_that_changes_in_the_middle_rolls_everything_back():
         assert snapshot(overlay.source) == after
 
 
-def test_the_rolling_back_can_be_killed_at_every_point():
+def test_the_rolling_back_can_be_killed_at_every_point(renames):
     def work(overlay):
         mover = moving(overlay, "swap deep/modified")
         outer = points.hook
@@ -173,7 +180,7 @@ def test_the_rolling_back_can_be_killed_at_every_point():
             assert_clean(overlay)
 
 
-def test_a_host_that_goes_on_after_the_kill_keeps_what_it_did():
+def test_a_host_that_goes_on_after_the_kill_keeps_what_it_did(renames):
     """Killed in the middle, then the host changes one of the files: that stays, whatever the recovery does."""
     with prepared() as overlay:
         names = counted(lambda: apply(overlay.stage))

@@ -14,26 +14,28 @@ import pytest
 from atoll import FileError
 from atoll.review import apply, changes, points
 
-from .overlays import IN_MEMORY, Overlay, read, snapshot
+from .overlays import IN_MEMORY, Overlay, place, read, snapshot
 from .test_apply import assert_clean
 
-EACH_POINT = ["journal", "staging", "stage", "commit", "swap d/f", "put d/new", "drop d/gone", "all steps", "done"]
+EACH_POINT = [
+    "journal", "staging", "stage", "commit", "drop d/e/gone", "about to drop d/e/gone", "swap d/f", "about to swap d/f",
+    "swap d/e/f", "about to swap d/e/f", "swap other/f", "put d/new", "put d/e/new", "all steps", "done",
+]  # fmt: skip
 
 
 @pytest.fixture
 def both():
     """A source and a place outside that looks like a part of it."""
     with Overlay(where=IN_MEMORY) as overlay:
-        for name in ("d/f", "d/gone", "other/f"):
+        for name in ("d/f", "d/gone", "d/e/f", "d/e/gone", "other/f"):
             overlay.in_source(name, "0")
-        for name in ("f", "gone"):
-            with open(os.path.join(overlay.outside, name), "w") as file:
-                file.write("precious")
+        for name in ("f", "gone", "e/f", "e/gone"):
+            place(overlay.outside, name, "0")
         overlay.start()
-        overlay.in_merged("d/f", "1")
-        overlay.in_merged("d/new", "1")
-        overlay.in_merged("other/f", "1")
-        os.unlink(overlay.in_merged("d/gone"))
+        for name in ("d/f", "d/new", "d/e/f", "d/e/new", "other/f"):
+            overlay.in_merged(name, "1")
+        for name in ("d/gone", "d/e/gone"):
+            os.unlink(overlay.in_merged(name))
         yield overlay
     points.hook = None
 
@@ -53,7 +55,8 @@ def once(at, act):
 
 def swap_for_link(overlay):
     os.rename(overlay.in_source("d"), overlay.in_source("was-d"))
-    os.symlink(overlay.outside, overlay.in_source("d"))
+    # Relative, so that it stays on one mount.
+    os.symlink("../outside", overlay.in_source("d"))
 
 
 @pytest.mark.parametrize("way", ["ask", "take"])
@@ -80,7 +83,7 @@ def test_a_directory_that_is_a_link_between_diff_and_apply_is_not_followed(both)
     done = apply(both.stage, on_conflict="keep", reviewed=reviewed)
     assert snapshot(both.outside) == before
     assert "other/f" in done.applied
-    assert not any(path.startswith("d/") for path in done.applied)
+    assert not any(path.startswith("d") for path in done.applied)
 
 
 @pytest.mark.parametrize("point", EACH_POINT)
@@ -120,18 +123,42 @@ def test_a_write_of_the_host_during_an_apply_is_not_lost(both, point):
     assert_clean(both)
 
 
-def test_a_file_that_is_replaced_just_before_the_swap_is_put_back(both):
-    """The swap has been done when it is seen that another file was there."""
+@pytest.mark.parametrize(("point", "path"), [("about to swap d/f", "d/f"), ("about to drop d/gone", "d/gone")])
+def test_a_file_that_is_replaced_just_before_its_turn_is_put_back(both, point, path):
+    """The step has been done when it is seen that another file was there."""
 
     def replace():
-        both.in_source("d/fresh", "from the host")
-        os.rename(both.in_source("d/fresh"), both.in_source("d/f"))
+        both.in_source("fresh", "from the host")
+        os.rename(both.in_source("fresh"), both.in_source(path))
 
-    reached = once("swap d/f", replace)
+    reached = once(point, replace)
     done = apply(both.stage)
     assert reached
-    assert read(both.in_source("d/f")) == b"from the host"
+    assert read(both.in_source(path)) == b"from the host"
+    assert (done.applied, list(done.conflicts)) == ((), [path])
+
+
+def test_a_change_that_only_the_kernels_time_tells_is_seen(both):
+    """The host changes bits while the content is being copied."""
+    reached = once("stage", lambda: os.chmod(both.in_source("d/f"), 0o600))
+    done = apply(both.stage)
+    assert reached
     assert (done.applied, list(done.conflicts)) == ((), ["d/f"])
+    assert os.stat(both.in_source("d/f")).st_mode & 0o777 == 0o600
+
+
+def test_a_source_that_never_holds_still_is_told_and_left_clean(both):
+    count = iter(range(100))
+
+    def hook(name):
+        if name == "staging":
+            both.in_source("d/f", f"from the host {next(count)}")
+
+    points.hook = hook
+    done = apply(both.stage, on_conflict="take")
+    assert done == ((), {"d/f": "It changes in the source while it is applied."}, {})
+    assert read(both.in_source("d/f")) == b"from the host 2"
+    assert_clean(both)
 
 
 def test_the_workspace_becomes_a_link_during_an_apply(both):
@@ -149,7 +176,7 @@ def test_the_workspace_becomes_a_link_during_an_apply(both):
     assert reached
     assert b"host secret" not in {read(os.path.join(both.source, path)) for path in ("other/f",)}
     assert not os.path.exists(both.in_source("d/new"))
-    assert done.rejected == dict.fromkeys(["d/f", "d/new"], "It changes while it is applied.")
+    assert done.rejected == dict.fromkeys(["d/e/f", "d/e/new", "d/f", "d/new"], "It changes while it is applied.")
 
 
 def test_the_workspace_swaps_contents_between_the_judgement_and_the_copy(both):
@@ -215,7 +242,7 @@ def test_the_source_flips_between_a_directory_and_a_link(both):
 
     def flip():
         if not os.path.islink(link) and not os.path.islink(here):
-            os.symlink(both.outside, link)
+            os.symlink("../outside", link)
         os.rename(here, away)
         os.rename(link, here)
         os.rename(here, link)

@@ -173,6 +173,17 @@ def test_reading_is_no_change(settings, source, walks):
     assert len(walks) == 1
 
 
+def test_what_goes_on_in_hidden_directories_is_no_change(settings, source, walks):
+    trees.grow(source, {".git/index": "x"})
+    rules = (PathRule("**", "read"), PathRule(".git", "none", priority=1))
+    before = obtain(settings, source, rules)
+    assert ".git" not in before
+    rewrite(f"{source}/.git/index.lock")
+    os.rename(f"{source}/.git/index.lock", f"{source}/.git/index")
+    assert obtain(settings, source, rules) == before
+    assert len(walks) == 1
+
+
 def test_other_rules_ignores_and_sources_are_other_views(settings, source, place):
     assert obtain(settings, source) == SEEN
     assert obtain(settings, source, (PathRule("top", "read"),)) == {"top"}

@@ -126,3 +126,25 @@ def compare(source, forest, rules, root, found):
             modified = os.lstat(f"{source}/{path}").st_mtime_ns
             readable = content if level in ("read", "write") else None
             assert found[path] == ("file", readable, len(content), modified, level == "write")
+
+
+PATHS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
+
+
+@settings(max_examples=400)
+@given(rules=RULES, path=PATHS, below=PATHS)
+@example(rules=[{"pattern": "a", "level": "none"}], path="a", below="b")
+def test_nothing_is_visible_below_what_hides_all(rules, path, below):
+    matcher = Matcher(rules)
+    if matcher.hides_all_below(path):
+        assert matcher.level(path) == "none"
+        assert matcher.level(f"{path}/{below}") == "none"
+
+
+def test_what_hides_all_is_known():
+    hiding = {"pattern": ".git", "level": "none", "priority": 1}
+    assert Matcher([("**", "read"), hiding]).hides_all_below("x/.git")
+    assert not Matcher([("**", "read"), hiding]).hides_all_below("x")
+    shown = {"pattern": "config", "level": "read", "priority": 2}
+    assert not Matcher([("**", "read"), hiding, shown]).hides_all_below(".git")
+    assert not Matcher([("a", "read")]).hides_all_below("b"), "no rule matches it, but one may below"

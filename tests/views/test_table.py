@@ -499,6 +499,18 @@ def test_directories_with_something_protected_stay(world, as_root, change):
     expect_denied(world, as_root, change, KEPT_DIRECTORIES, DENIED | {"ENOTEMPTY"})
 
 
+@pytest.mark.parametrize("change", [rename_directory, rename_directory_over, exchange_directory, replace_with_link])
+def test_owners_alone_keep_such_directories(place, change):
+    """Where an old kernel lets directories of lower layers be renamed."""
+    source = trees.grow(f"{place}/source", FILES)
+    with World("A-old", source, RULES, place) as world:
+        before = world.run(picture)
+        found = world.run(outcomes, change, KEPT_DIRECTORIES)
+        assert set(found.values()) <= DENIED | {"ENOTEMPTY"}, found
+        assert world.run(picture) == before
+        world.run(rename_directory, "free/dir")
+
+
 def remove_own_directory():
     os.makedirs("output/a/b/c")
     os.rename("output/a/b", "output/a/moved")

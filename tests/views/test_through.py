@@ -292,7 +292,6 @@ def test_a_tree_tells_every_path_with_its_level(place):
     assert told["plain"] == ("file", "view")
     assert told["dir/other-name"] == ("file", "write")
     assert told["dark"] == ("directory", "none")
-    assert told["dark/secret"] == ("file", "none")
     assert told["to-hidden"] == ("symlink", "read")
     assert told["pipe"] == ("fifo", "read")
     assert told["null"] == ("other", "none")

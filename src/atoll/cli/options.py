@@ -21,6 +21,7 @@ def add_sandbox_options(parser: Parser) -> None:
     add("-p", "--driver", metavar="NAME", help="the wall; `atoll providers` lists them (default: jail)")
     add("--image", metavar="PATH", help="a root file system, as a directory or tar (default: this machine's /usr)")
     add("--source", metavar="DIR", help="start with the files of DIR as the workspace; DIR itself is never changed")
+    add("--codebase", metavar="NAME", help="the same with a stored tree; `atoll codebase list` shows them")
     add("--snapshot", metavar="NAME", help="begin with a snapshot; `atoll snapshot list` shows them")
     add("--workdir", metavar="DIR", help="where to start: a directory of the workspace, or an absolute path "
         "to have the workspace there (default: /workspace)")  # fmt: skip
@@ -90,7 +91,9 @@ def add_driver_option(parser: Parser, help: str) -> None:
 
 def wishes(args: Namespace) -> dict[str, Any]:
     """The keywords for `Sandbox.create` that were asked for, and no others. Raises InvalidInput."""
-    found: dict[str, Any] = {name: getattr(args, name) for name in ("image", "source", "network", "snapshot")}
+    found: dict[str, Any] = {
+        name: getattr(args, name) for name in ("image", "source", "codebase", "network", "snapshot")
+    }
     found["labels"] = labels_of(args)
     found["workdir"] = None if args.workdir is None or starts_inside(args.workdir) else args.workdir
     found["lifetime"] = None if args.lifetime is None else duration(args.lifetime, "--lifetime")

@@ -27,8 +27,15 @@ async def diff(record: Record, paths: Paths, *, text: bool) -> list[Change]:
     from .. import review
 
     chosen = check_paths(record, paths)
+
+    def work(stage: Any) -> list[Change]:
+        if record.info.spec.codebase is None:
+            return review.changes(stage, text=text, paths=chosen)
+        with _as_codebase(record, stage) as current:
+            return review.changes(current, text=text, paths=chosen)
+
     async with _staged(record) as stage:
-        return await record.driver.io.in_thread(lambda: review.changes(stage, text=text, paths=chosen))
+        return await record.driver.io.in_thread(lambda: work(stage))
 
 
 async def apply(record: Record, paths: Paths, on_conflict: OnConflict, reviewed: Sequence[Change] | None) -> Applied:
@@ -45,9 +52,14 @@ async def apply(record: Record, paths: Paths, on_conflict: OnConflict, reviewed:
         return applied
 
     async with _staged(record) as stage:
-        if record.info.spec.codebase is None:
-            return await record.driver.io.in_thread(lambda: work(stage))
-        return await record.driver.io.in_thread(lambda: _to_codebase(record, stage, work))
+        return await record.driver.io.in_thread(lambda: _bring(record, stage, work))
+
+
+def _bring(record: Record, stage: Any, work: Callable[[Any], Applied]) -> Applied:
+    if record.info.spec.codebase is None:
+        return work(stage)
+    with _as_codebase(record, stage) as current:
+        return _to_codebase(record, current, work)
 
 
 def _to_codebase(record: Record, stage: Any, work: Callable[[Any], Applied]) -> Applied:
@@ -57,31 +69,54 @@ def _to_codebase(record: Record, stage: Any, work: Callable[[Any], Applied]) -> 
     from ..codebases.stage import MovedOn
 
     shelf = Shelf()
-    codebase = str(record.info.spec.codebase)
-    began = int(record.handle.data["codebase"]["version"])
     # Files that are changed in place, such as in their mode, must be no other version's.
     touched = [each.path for each in review.changes(stage, text=False)]
     while True:
-        with shelf.stage_version(codebase, touched) as draft, _temporary(stage.state) as base:
-            _write_base(base, shelf.entries(codebase, began))
-            applied = work(stage._replace(source=draft.path, base=base, started=None))
+        with shelf.stage_version(record.handle.data["codebase"]["id"], touched) as draft, _copied(stage.base) as base:
+            applied = work(stage._replace(source=draft.path, base=base))
             try:
                 if applied.applied:
                     draft.commit(draft.version)
+                    os.replace(f"{base}.applied", f"{stage.base}.applied")
             except MovedOn:
                 continue  # somebody else was faster, and what they did may be in conflict with this
             return applied
 
 
 @contextlib.contextmanager
-def _temporary(directory: str) -> Iterator[str]:
-    path = f"{directory}/.base.{os.urandom(8).hex()}"
+def _copied(base: str) -> Iterator[str]:
+    """A record that counts only if what is written to it comes true."""
+    path = f"{base}.{os.urandom(8).hex()}"
     try:
+        os.link(base, path)
+        with contextlib.suppress(FileNotFoundError), open(f"{base}.applied", "rb") as file:
+            data = file.read()
+            with open(f"{path}.applied", "wb") as copy:
+                copy.write(data)
         yield path
     finally:
         for name in (path, f"{path}.applied"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(name)
+
+
+@contextlib.contextmanager
+def _as_codebase(record: Record, stage: Any) -> Iterator[Any]:
+    """What the codebase is now, beside what its version was that the sandbox began with."""
+    from ..codebases.shelf import Shelf
+
+    shelf = Shelf()
+    began = record.handle.data["codebase"]
+    base = f"{stage.base}.codebase"
+    if not os.path.exists(base):
+        draft = f"{base}.{os.urandom(8).hex()}"
+        _write_base(draft, shelf.entries(began["id"], int(began["version"])))
+        os.rename(draft, base)
+    use = shelf.use(began["id"])
+    try:
+        yield stage._replace(source=use.tree, base=base, started=None)
+    finally:
+        os.close(use.descriptor)
 
 
 def _write_base(path: str, entries: Mapping[str, Any]) -> None:

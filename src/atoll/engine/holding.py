@@ -4,7 +4,9 @@ none the wiser. Unlike a freezer's, its stop takes no control group, and a held 
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import time
 from collections.abc import Callable
 from typing import Self
@@ -18,6 +20,8 @@ _SECONDS = 2.0
 
 class Hold:
     """Holds all processes of a sandbox from `with` to its end. `processes` lists them; who is held starts no others.
+
+    With `force`, those are ended that wait for a child of theirs, as after vfork, and so cannot be stopped.
 
     Those `besides` are tasks that the caller has stopped already.
 
@@ -55,11 +59,16 @@ class Hold:
         told = [task for task in map(self._tell, new) if task is not None]
         for task in told:
             try:
-                task.wait(max(0.0, deadline - time.monotonic()))
+                task.halt(task.wait(max(0.0, deadline - time.monotonic())))
             except tracing.TaskEnded:
                 del self._tasks[task.id]
             except tracing.NotStopped:
                 del self._tasks[task.id]  # it goes on by itself once `settle` sees it
+                if self._force:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(task.id, signal.SIGKILL)
+                    deadline = time.monotonic() + _SECONDS
+                    continue
                 raise BirthFailed(
                     f"A process of the sandbox ({_name(task.id)}) waits in the kernel and cannot be stopped now.",
                     "busy",

@@ -87,7 +87,7 @@ class Keeper:
             os.kill(self._recorder, signal.SIGKILL)
             os.waitpid(self._recorder, 0)
             self._recorder = 0
-        for name in ("base", "base.applied"):
+        for name in ("base", "base.applied", "base.codebase.applied"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(f"{self._settings.layout.box(self._id)}/{name}")
         self.record_source(since)

@@ -94,6 +94,11 @@ def syscall(name: str, *args: object) -> int:
     return result
 
 
+def signal_thread(process: int, thread: int, number: int) -> None:
+    """Send a signal to one thread, and to no other of its process."""
+    syscall("tgkill", process, thread, number)
+
+
 def clone(flags: int) -> int:
     """Like `os.fork`, into new namespaces. Only for single-threaded processes."""
     _python.PyOS_BeforeFork()

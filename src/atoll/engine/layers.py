@@ -301,7 +301,8 @@ def copy_base(source: str, target: str) -> None:
     """
     with contextlib.suppress(FileNotFoundError):
         os.link(f"{source}/base", f"{target}/base")
-    with contextlib.suppress(FileNotFoundError), open(f"{source}/base.applied", "rb") as file:
-        data = file.read()
-        with open(f"{target}/base.applied", "wb") as copy:
-            copy.write(data)
+    for name in ("base.applied", "base.codebase.applied"):
+        with contextlib.suppress(FileNotFoundError), open(f"{source}/{name}", "rb") as file:
+            data = file.read()
+            with open(f"{target}/{name}", "wb") as copy:
+                copy.write(data)

@@ -14,13 +14,14 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from . import inspection, messages
+from ..guest.twinning import STAY
+from . import inspection, kernel, messages
 from .holding import Hold
 from .inspection import Broken
 from .layout import Layout
 from .losses import losses
 from .originals import NotForking, Original, bring
-from .prints import clean, take
+from .prints import clean, own_memory, take
 from .settings import BirthFailed, Settings
 from .shadows import OPTIONS, Context, Shadows, end
 from .tracing import Strayed, Task
@@ -80,6 +81,7 @@ class LiveFork:
         self._waits = False
         try:
             contexts, sessions = _checked(report)
+            self._remember(contexts)
             busy = next((each["name"] for each in contexts if each["state"] == "busy"), None)
             if busy is not None:
                 raise BirthFailed(f"Context {busy!r} runs a cell; wait for its end, or interrupt it.", "busy")
@@ -94,15 +96,21 @@ class LiveFork:
             ]
             _answer(self._holder, {"ok": {"contexts": [*answer, *lost]}})
 
+    def _remember(self, reports: list[dict[str, Any]]) -> None:
+        known = {context.number: context for context in self._shadows.contexts.values()}
+        for report in reports:
+            context = known.get(report["number"]) if report["state"] == "standing" else None
+            if context is not None:
+                settings = {name: report[name] for name in ("name", "cwd", "env")}
+                self._standing[report["name"]] = context, settings
+
     def _describe(self, report: dict[str, Any]) -> dict[str, Any]:
         told = {"name": report["name"], "language": report["language"], "workdir": report["cwd"]}
         if report["state"] != "standing":
             return {**told, "live": False, "used": report["state"] != "unused", "reason": _reason(report)}
-        context = next((each for each in self._shadows.contexts.values() if each.number == report["number"]), None)
-        if context is None:
+        if report["name"] not in self._standing:
             return {**told, "live": False, "used": True, "reason": "its process is gone"}
-        self._standing[report["name"]] = context, {"name": report["name"], "cwd": report["cwd"], "env": report["env"]}
-        return {**told, "live": True, "used": True, "loses": losses(context.task)}
+        return {**told, "live": True, "used": True, "loses": losses(self._standing[report["name"]][0].task)}
 
     def transplant(self, client: socket.socket, request: dict[str, Any]) -> None:
         twins = [str(each) for each in request["twins"]]
@@ -120,6 +128,10 @@ class LiveFork:
         failed: dict[str, str] = {}
         try:
             for name, (context, _) in self._standing.items():
+                if failed:
+                    # Nobody wants some of them only, and each that is hostile would cost the keeper its patience.
+                    failed[name] = "another context could not be forked"
+                    continue
                 with _noted(failed, name):
                     originals[name] = bring(context)
             self._take_prints(originals, prints, failed)
@@ -160,7 +172,8 @@ class LiveFork:
                 told[twin].append({"name": settings["name"], "live": False, "reason": place})
         left = len(wanted)
         try:
-            surgeon = Surgeon(self._settings, original, clean(task, original.context.page))
+            context = original.context
+            surgeon = Surgeon(self._settings, original, clean(task, context.page, own_memory(context.task)))
             for twin, place in wanted.items():
                 failed: dict[str, str] = {}
                 left -= 1
@@ -215,8 +228,8 @@ class LiveFork:
         """
         task, shadow = int(request["task"]), int(request["shadow"])
         facts = inspection.status(task)
-        inspection.check_joined(task, self._place.first, self._place.uid)
-        if int(facts["PPid"]) != shadow or len(fds) != 4:
+        namespaces = {inspection.identity(f"/proc/{each}/ns/pid") for each in (task, self._place.first)}
+        if int(facts["PPid"]) != shadow or len(namespaces) != 1 or len(fds) != 4:
             raise BirthFailed("What was brought is no twin.", "invalid_input")
         taken = Task(shadow, OPTIONS)
         try:
@@ -236,6 +249,9 @@ class LiveFork:
     def release(self) -> None:
         """Let them go on."""
         self._holder, self._waits = None, False
+        for context, _ in self._standing.values():
+            with contextlib.suppress(OSError):
+                kernel.signal_thread(context.task, context.task, STAY)
         self._standing.clear()
         with contextlib.suppress(OSError):
             self._tell(b"r", {}, [])

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
 from typing import NamedTuple
 
-from ..guest.twinning import NOT_MADE
+from ..guest.twinning import GO, NOT_MADE
 from . import inspection, kernel
-from .shadows import PAGE, Context
-from .tracing import CALLS, Registers, RestartableSequence, Task
+from .shadows import Context
+from .tracing import CALLS, NotStopped, Registers, RestartableSequence, Task
 
 _PATIENCE = 2.0
-_MOST_DESCRIPTORS = 500
-_GO = signal.SIGURG
 _CHILD_SETTID = 0x01000000
 _NO_CALL = (1 << 64) - 1
 _FORKS = (CALLS["clone"], CALLS["fork"])
@@ -35,7 +34,7 @@ class Original(NamedTuple):
     sequence: RestartableSequence
     directory: str
     umask: int
-    descriptors: tuple[int, ...]
+    descriptors: list[int]
 
     @property
     def child_thread_id(self) -> int:
@@ -68,8 +67,7 @@ def bring(context: Context) -> Original:
     try:
         task.interrupt()
         task.halt(task.wait(_PATIENCE))
-        # To this thread: another one that does not block it would take it otherwise.
-        kernel.syscall("tgkill", context.task, context.task, int(_GO))
+        kernel.signal_thread(context.task, context.task, GO)
         _go_to_fork(task)
         facts = inspection.status(context.task)
         return Original(
@@ -81,17 +79,18 @@ def bring(context: Context) -> Original:
             task.restartable_sequence,
             os.readlink(f"/proc/{context.task}/cwd"),
             int(facts["Umask"], 8),
-            _others(context.task),
+            sorted(map(int, os.listdir(f"/proc/{context.task}/fd"))),
         )
+    except NotStopped:
+        # It sleeps: nobody has woken it up, or somebody else has before.
+        with contextlib.suppress(OSError):
+            task.catch(_PATIENCE)
+            task.detach()
+        raise NotForking("it does not stand still any more") from None
     except BaseException:
-        _let_go(task)
+        with contextlib.suppress(OSError):
+            task.detach()
         raise
-
-
-def _others(process: int) -> tuple[int, ...]:
-    """The descriptors of its own that it has open; a few, if there are very many."""
-    found = sorted(int(name) for name in os.listdir(f"/proc/{process}/fd"))
-    return tuple(fd for fd in found if fd >= PAGE)[:_MOST_DESCRIPTORS]
 
 
 def _go_to_fork(task: Task) -> None:
@@ -106,10 +105,3 @@ def _go_to_fork(task: Task) -> None:
         elif not stop.event and task.enters() in _FORKS:
             return
     raise NotForking("it does other things than it was asked to")
-
-
-def _let_go(task: Task) -> None:
-    try:
-        task.detach()
-    except OSError:
-        pass  # it is gone

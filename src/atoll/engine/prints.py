@@ -72,19 +72,28 @@ def take(context: Context) -> Task:
     return made
 
 
-def clean(task: Task, page: Identity) -> Print:
-    """Give a print memory that is its own.
+def own_memory(task: int) -> frozenset[int]:
+    """The devices of files in memory that a sandbox's processes can change: its /dev/shm, and files without a name."""
+    nameless = os.memfd_create("", os.MFD_CLOEXEC)
+    try:
+        return frozenset((os.stat(f"/proc/{task}/root/dev/shm").st_dev, os.fstat(nameless).st_dev))
+    finally:
+        os.close(nameless)
+
+
+def clean(task: Task, page: Identity, changing: frozenset[int]) -> Print:
+    """Give a print memory that is its own: also what it has of files on `changing` devices, which others write to.
 
     Raises:
         Strayed: it shares too much, or not the page that it must.
         OSError: there is no memory.
     """
     scratch = Scratch(task)
-    shared = [each for each in mappings(task.id) if each.flags[3] == "s"]
-    pages = [each for each in shared if each.identity == page]
+    shared = shared_mappings(task.id, changing)
+    pages = [each for each in shared if each.identity == page and each.flags[3] == "s"]
     if len(pages) != 1 or (pages[0].offset, pages[0].end - pages[0].start) != (0, _rounded(SIZE)):
         raise Strayed("it has not kept the page that it shares with its guest")
-    others = [each for each in shared if each.identity != page]
+    others = [each for each in shared if each not in pages]
     if len(others) > _MOST_PIECES or sum(each.end - each.start for each in others) > _MOST_SHARED:
         raise Strayed(f"it shares more than {_MOST_SHARED >> 20} MB of memory with other processes")
     for each in others:
@@ -118,21 +127,26 @@ def _content(task: Task, start: int, end: int) -> bytes:
         return b""
 
 
-def mappings(process: int) -> list[Mapping]:
+def shared_mappings(process: int, changing: frozenset[int] = frozenset()) -> list[Mapping]:
+    """Memory that others may have, too, whoever may write to it; and private memory of files on `changing` devices."""
+    devices = {b"%02x:%02x" % (os.major(each), os.minor(each)) for each in changing}
     found = []
     with open(f"/proc/{process}/maps", "rb") as file:
         for line in file:
-            fields = line.split(None, 5)
-            first, _, last = fields[0].partition(b"-")
-            major, _, minor = fields[3].partition(b":")
+            # Most lines are neither, and need not be taken apart.
+            _, flags, offset, device, inode = line.split(b" ", 5)[:5]
+            if flags[3:4] != b"s" and (device not in devices or inode == b"0"):
+                continue
+            first, _, last = line.split(b" ", 1)[0].partition(b"-")
+            major, _, minor = device.partition(b":")
             found.append(
                 Mapping(
                     int(first, 16),
                     int(last, 16),
-                    fields[1].decode(),
-                    int(fields[2], 16),
+                    flags.decode(),
+                    int(offset, 16),
                     os.makedev(int(major, 16), int(minor, 16)),
-                    int(fields[4]),
+                    int(inode),
                 )
             )
     return found

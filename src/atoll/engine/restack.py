@@ -226,7 +226,7 @@ class Mason:
                 self._refuse_or_end(written.place)
 
     def _exchange_held(self, trees: dict[str, int]) -> None:
-        with Hold(self._sandbox.processes) as hold:
+        with Hold(self._sandbox.processes, force=self._wish.force) as hold:
             directories = {pid: path for pid in hold.processes if (path := self._directory(pid)) is not None}
             with jail.inside(self._sandbox.first):
                 self._seal()

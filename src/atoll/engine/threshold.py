@@ -69,10 +69,18 @@ def start(code: str, ready: int) -> None:
         return
     try:
         enter()
+        _protect(sys.executable)
     except OSError as error:
         os.write(ready, str(error).encode())
         raise SystemExit(1) from error
     _become(f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import inside; inside({code!r})")
+
+
+def _protect(program: str) -> None:
+    """Have the interpreter on a read-only mount: what a process runs it can reach as /proc/self/exe, past every other
+    mount, and the user's own could be given another mode from there."""
+    kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_SLAVE)
+    kernel.bind(os.path.realpath(program), os.path.realpath(program), read_only=True)
 
 
 def inside(code: str) -> None:

@@ -33,6 +33,8 @@ _SYSCALL_STOP = signal.SIGTRAP | 0x80
 _MASK_SIZE = 8
 _EVERYTHING = (1 << 64) - 1
 _INSTRUCTION = b"\x0f\x05"
+# What the kernel says of its own code in a process: flags, offset, device, inode and name.
+_KERNEL_CODE = [b"r-xp", b"00000000", b"00:00", b"0", b"[vdso]\n"]
 # How long to look for a stop again and again before sleeping in between: most come within microseconds.
 _EAGER = 0.02
 _PAUSE = 0.0005
@@ -41,7 +43,7 @@ _NO_CALL = (1 << 64) - 1
 # The numbers of x86-64: no other machine is known here.
 CALLS = {
     "write": 1, "close": 3, "mmap": 9, "mprotect": 10, "munmap": 11, "getpid": 39, "clone": 56, "fork": 57, "kill": 62,
-    "chdir": 80, "umask": 95, "setsid": 112, "setgroups": 116, "setresuid": 117,
+    "fcntl": 72, "chdir": 80, "umask": 95, "setsid": 112, "setgroups": 116, "setresuid": 117,
     "setresgid": 119, "capset": 126, "prctl": 157, "dup3": 292, "setns": 308, "seccomp": 317, "rseq": 334,
     "pidfd_open": 434, "close_range": 436, "openat2": 437, "pidfd_getfd": 438, "landlock_create_ruleset": 444,
     "landlock_add_rule": 445, "landlock_restrict_self": 446,
@@ -220,9 +222,16 @@ class Task:
             if now > eager:
                 time.sleep(_PAUSE)
 
+    def catch(self, timeout: float = TIMEOUT) -> None:
+        """Stop it wherever it is, after `wait` has waited in vain."""
+        _behind.discard(self.id)
+        self.interrupt()
+        self.halt(self.wait(timeout), timeout)
+
     def halt(self, stop: Stop, timeout: float = TIMEOUT) -> None:
         """After `interrupt`, and a first stop: a signal may have come before it, and is on its way then."""
         while stop.event != EVENT_STOP:
+            self.interrupt()  # any stop makes the kernel forget that another one was wanted
             self.resume(number=0 if stop.signal == _SYSCALL_STOP or stop.event else stop.signal)
             stop = self.wait(timeout)
 
@@ -442,8 +451,10 @@ def find_instruction(task: int) -> int:
     """
     with open(f"/proc/{task}/maps", "rb") as file:
         for line in file:
-            if line.endswith(b" [vdso]\n") and line.split(None, 2)[1] == b"r-xp":
-                first, _, last = line.partition(b" ")[0].partition(b"-")
+            # A file may be called like that, and be changed by others meanwhile. It has an inode.
+            place, *facts = line.split(None, 5)
+            if facts == _KERNEL_CODE:
+                first, _, last = place.partition(b"-")
                 start, end = int(first, 16), int(last, 16)
                 break
         else:

@@ -7,6 +7,7 @@ and looked at from outside before it makes a step of its own.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
 import struct
@@ -18,7 +19,7 @@ from . import cgroups, enclosing, inspection, kernel, shadows
 from .batch import Batch
 from .inspection import Broken, Identity
 from .originals import Original
-from .prints import FORK, Print, mappings
+from .prints import FORK, Print, shared_mappings
 from .settings import Settings
 from .shadows import LAST_DESCRIPTOR, SHARED_MEMORY, Ends
 from .tracing import Task
@@ -27,6 +28,7 @@ _SETTID_CLEARTID = 0x01200000
 _KEEPER, _FIRST, _DOORS = 0, 7, 8
 _READ_WRITE, _SHARED_FIXED = 3, 0x11
 _PATIENCE = 30.0
+_AT_ONCE = 100
 _NO_CALL = (1 << 64) - 1
 
 
@@ -141,7 +143,9 @@ class Surgeon:
         batch.call("openat2", kernel.AT_FDCWD, batch.text(os.devnull), null, 24)
         batch.call("mmap", self._source.page, SIZE, _READ_WRITE, _SHARED_FIXED, shadows.PAGE, 0)
         batch.call("close", shadows.PAGE)
-        self._stop_gaps(batch)
+        for number in (1, 2):
+            # What it starts has them, too.
+            batch.call("fcntl", number, fcntl.F_SETFD, 0)
         batch.call("setsid")
         batch.call("umask", original.umask)
         batch.call("chdir", batch.text(original.directory), may_fail=True)
@@ -149,29 +153,36 @@ class Surgeon:
         if sequence.pointer:
             batch.call("rseq", sequence.pointer, sequence.size, 0, sequence.signature, may_fail=True)
         batch.run(task, pid)
+        self._fill_gaps(task, pid)
         self._source.scratch.remove(task)
 
-    def _stop_gaps(self, batch: Batch) -> None:
-        """Where its original has files open, the twin has something that cannot be read or written to: a file that it
-        still knows by its number shall not become another one, such as the stream of a client."""
-        free = shadows.PAGE
-        how = batch.data(struct.pack("QQQ", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, 0, 0))
-        batch.call("openat2", kernel.AT_FDCWD, batch.text("/"), how, 24)
-        for number in self._original.descriptors:
-            if number != free:
-                batch.call("dup3", free, number, os.O_CLOEXEC)
-        if free not in self._original.descriptors:
-            batch.call("close", free)
+    def _fill_gaps(self, task: Task, pid: int) -> None:
+        """What its original has open has no other meaning in the twin: it is something that can only be closed."""
+        lost = [number for number in self._original.descriptors if number >= shadows.PAGE]
+        for start in range(0, len(lost), _AT_ONCE):
+            batch = Batch(self._source.scratch)
+            how = batch.data(struct.pack("QQQ", os.O_PATH | os.O_CLOEXEC, 0, 0))
+            batch.call("openat2", kernel.AT_FDCWD, batch.text(os.devnull), how, 24)
+            opened = self._lowest(lost[:start])
+            for number in lost[start : start + _AT_ONCE]:
+                if number != opened:
+                    batch.call("dup3", opened, number, os.O_CLOEXEC)
+            if opened not in lost:
+                batch.call("close", opened)
+            batch.run(task, pid)
+
+    def _lowest(self, filled: list[int]) -> int:
+        taken = {*range(shadows.PAGE), *filled}
+        return next(number for number in range(len(taken) + 1) if number not in taken)
 
     def _inspect(self, task: int, place: Place, ends: Ends) -> None:
         allowed = {inspection.identity(fd) for fd in ends.of_context}
-        allowed.add(inspection.identity(f"/proc/{place.first}/root"))
         inspection.check_joined(task, place.first, place.uid)
         inspection.check_descriptors(task, allowed)
         self._check_memory(task, inspection.identity(ends.page))
 
     def _check_memory(self, task: int, page: Identity) -> None:
-        if any(each.flags[3] == "s" and each.identity != page for each in mappings(task)):
+        if any(each.identity != page for each in shared_mappings(task)):
             raise Broken("a twin shares memory with others")
 
     def _resemble(self, task: Task) -> None:

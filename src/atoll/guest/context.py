@@ -83,10 +83,6 @@ class Context:
         """The keeper's name for its process; 0 if that is not the keeper's."""
         return self._link.number if self._link is not None and self._link.takes_lanes else 0
 
-    @property
-    def pid(self) -> int:
-        return self._link.pid if self._link is not None else 0
-
     def adopt(self, started: Started) -> None:
         """Take a process that is a context already, instead of one that has run nothing. It has run something."""
         self.discard_unused()

@@ -248,10 +248,10 @@ class Reception:
         self._poll.register(self._fd, select.POLLIN)
 
     def renew(self) -> None:
-        """In a twin: the guest is another one, and the lanes, which are closed by now, were its parent's."""
+        """In a twin: the guest is another one, and the lanes were its parent's; their numbers mean nothing here."""
         self.guest.renew()
         for lane in self._lanes.values():
-            lane.sock.detach()
+            lane.sock.close()
         self._lanes.clear()
         self._last = -1
         self._eager = False

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any, Callable, Dict, List, Optional
 
 from ..wire.frames import WINDOW
 from .cellrun import Cell
 from .context import Context
-from .killing import send
 from .loop import Loop, Timer
 from .refusal import Refused
-from .twinning import STAY
 
 _MOST_SETTINGS = 1 << 10
+# How long a context that may go on can take to do so: until then nothing else runs there, nor does its time.
+_LEAVING = 2.0
 Report = Dict[str, Any]
 
 
@@ -55,6 +56,7 @@ class Standing:
         self, loop: Loop, contexts: List[Context], wait: float, seconds: float, done: Callable[[List[Report]], None]
     ) -> None:
         self._done: Optional[Callable[[List[Report]], None]] = done
+        self._loop = loop
         self._contexts = contexts
         self._cells: Dict[Context, Cell] = {}
         self._channels: Dict[Context, _Quiet] = {}
@@ -94,10 +96,14 @@ class Standing:
         return {**report, "state": "busy" if channel.failure is None else "failed", "reason": channel.failure}
 
     def release(self) -> None:
-        """Let all go on, and those that do not stand yet forget it."""
+        """Have those forget it that do not stand yet. The others go on when the keeper tells them."""
         self._tell()
         for context, cell in self._cells.items():
             if self._channels[context].standing:
-                send([context.pid], STAY)
+                self._loop.after(_LEAVING, partial(self._insist, context))
             elif self._channels[context].failure is None:
                 cell.close()
+
+    def _insist(self, context: Context) -> None:
+        if self._channels[context].standing:
+            self._cells[context].close()

@@ -3,6 +3,7 @@
 The keeper brings a standing context to the point where it forks, and makes the forks elsewhere: `os.fork` itself never
 happens. In each fork everything is as it was here but for what belongs to the sandbox: the sockets and pipes to the
 guest, which are new ones under the same numbers, the page that is shared with it, and the number of the process.
+Whatever else was open can only be closed there.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import signal
 import sys
 from time import monotonic
-from typing import Any, Callable, List
+from typing import Any, Callable
 
 _PR_SET_DUMPABLE = 4
 _prctl = ctypes.CDLL(None).prctl
@@ -20,21 +21,19 @@ _prctl = ctypes.CDLL(None).prctl
 NOT_MADE = 1 << 22
 """What `os.fork` returns where the keeper has made the forks: no process has this number."""
 
-_GO, _STAY = signal.SIGURG, signal.SIGWINCH
-"""Signals that nobody dies of. The guest sends the second, the keeper the first, and only when it has taken hold."""
-
-STAY = int(_STAY)
+GO, STAY = signal.SIGURG, signal.SIGWINCH
+"""Signals that nobody dies of. The keeper sends them: the first when it has taken hold, the second when all is done."""
 
 
 def stand(ready: Callable[[], None], fork: Callable[[], int], seconds: float) -> bool:
     """Wait to be forked, for so long at most; `ready` is called when it can be. True in a fork."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (_GO, _STAY))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (GO, STAY))
     try:
         until = monotonic() + seconds
         ready()
         while True:
-            came = signal.sigtimedwait((_GO, _STAY), max(0.0, until - monotonic()))
-            if came is None or came.si_signo == _STAY:
+            came = signal.sigtimedwait((GO, STAY), max(0.0, until - monotonic()))
+            if came is None or came.si_signo == STAY:
                 return False
             made = fork()
             if made == 0:
@@ -64,10 +63,6 @@ def settle_in() -> None:
         numpy_random.seed()
 
 
-_forgotten: List[Any] = []
-"""Objects whose descriptors are gone: freed, they would close numbers that are others' by then."""
-
-
 def renew_loop(loop: Any) -> None:
     """Give an event loop the descriptors back that it works with. What tasks had open themselves is lost.
 
@@ -78,11 +73,8 @@ def renew_loop(loop: Any) -> None:
 
     if not isinstance(loop, asyncio.SelectorEventLoop) or loop.is_closed():
         return
-    for name in ("_ssock", "_csock"):
-        sock = getattr(loop, name, None)
-        if sock is not None:
-            sock.detach()
-    _forgotten.append(loop._selector)  # type: ignore[attr-defined]  # noqa: SLF001
+    for closed in (loop._ssock, loop._csock, loop._selector):  # type: ignore[attr-defined]  # noqa: SLF001
+        closed.close()
     loop._selector = selectors.DefaultSelector()  # type: ignore[attr-defined]  # noqa: SLF001
     loop._internal_fds = 0  # type: ignore[attr-defined]  # noqa: SLF001
     loop._make_self_pipe()  # type: ignore[attr-defined]  # noqa: SLF001

@@ -135,6 +135,8 @@ class Matcher:
         self._ranked = sorted(ranked, key=lambda each: each.key)
         self._match = re.compile(_alternation(self._ranked), re.DOTALL).match
         self._levels: list[Level] = ["none", *(each.rule.level for each in self._ranked)]
+        shows = (number for number, level in enumerate(self._levels) if level != "none")
+        self._first_to_show = next(shows, len(self._levels))
 
     def level(self, path: str, directory: bool = False) -> Level:
         """The level that the rules give to `path`; whether it is a directory never changes it.
@@ -143,6 +145,14 @@ class Matcher:
         """
         found = self._match(path)
         return "none" if found is None or not _is_plain(path) else self._levels[found.lastindex or 0]
+
+    def hides_all_below(self, path: str) -> bool:
+        """Whether nothing below `path` can be visible, so that nobody needs to look there.
+
+        A rule that hides a path hides all below, unless a stronger one shows some of it. False says nothing.
+        """
+        found = self._match(path)
+        return found is not None and 0 < (found.lastindex or 0) < self._first_to_show
 
     def winner(self, path: str) -> PathRule | None:
         """The rule that gives `path` its level, or None where no rule matches."""

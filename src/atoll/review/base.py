@@ -52,11 +52,17 @@ class Record(NamedTuple):
 
 
 class Base:
-    """What is known of the source at the start. `complete` says that it had nothing but what is in `records`."""
+    """What is known of the source at the start. `complete` says that it had nothing but what is in `records`.
 
-    def __init__(self, records: dict[str, Record | None], *, complete: bool) -> None:
+    `applied` are the paths that came into it later, by an apply of this sandbox's.
+    """
+
+    def __init__(
+        self, records: dict[str, Record | None], *, complete: bool, applied: frozenset[str] = frozenset()
+    ) -> None:
         self._records = records
         self.complete = complete
+        self.applied = applied
 
     def knows(self, path: str) -> bool:
         return self.complete or path in self._records
@@ -244,11 +250,14 @@ def append_applied(base: str, entries: list[tuple[str, Record | None]]) -> None:
 def load_base(path: str | None) -> Base:
     """What a record says so far; nothing, when there is none."""
     records: dict[str, Record | None] = {}
-    complete = False
+    complete, applied = False, frozenset[str]()
     if path is not None:
         complete = _load(path, records)
-        _load(f"{path}.applied", records)
-    return Base(records, complete=complete)
+        later: dict[str, Record | None] = {}
+        _load(f"{path}.applied", later)
+        records.update(later)
+        applied = frozenset(name for name, record in later.items() if record is not None)
+    return Base(records, complete=complete, applied=applied)
 
 
 def _load(path: str, records: dict[str, Record | None]) -> bool:
@@ -262,26 +271,29 @@ def _load(path: str, records: dict[str, Record | None]) -> bool:
     return complete
 
 
-def _lines(path: str) -> Iterator[list[Any]]:
+def _lines(path: str) -> list[list[Any]]:
+    """All lines but the last, if its writer is not done with it."""
     try:
         with open(path, "rb") as file:
-            for raw in file:
-                line = _parsed(raw)
-                if line is not None:
-                    yield line
+            raw = file.read()
     except FileNotFoundError:
-        return
+        return []
+    whole = raw[: raw.rfind(b"\n") + 1]
+    try:
+        # At once: that is many times quicker than line by line.
+        lines: list[list[Any]] = json.loads(b"[" + whole.rstrip(b"\n").replace(b"\n", b",") + b"]")
+    except ValueError:
+        lines = [line for line in map(_parsed, whole.splitlines()) if line]
+    return lines
 
 
-def _parsed(raw: bytes) -> list[Any] | None:
-    """None for the last line of a file whose writer is not done with it."""
-    if not raw.endswith(b"\n"):
-        return None
+def _parsed(raw: bytes) -> list[Any]:
+    """Nothing for a line whose writer was killed within it."""
     try:
         line = json.loads(raw)
     except ValueError:
-        return None
-    return line if isinstance(line, list) and line else None
+        return []
+    return line if isinstance(line, list) else []
 
 
 def _take_in(line: list[Any], records: dict[str, Record | None]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import stat
 import struct
 
 NO_XDEV = 0x01
@@ -75,13 +74,13 @@ def move(source: int, name: str, target: int, new_name: str) -> None:
 
 
 def _move_slowly(source: int, name: str, target: int, new_name: str) -> None:
-    """For file systems that cannot refuse to replace: a second link can; a directory replaces nothing but itself."""
-    if stat.S_ISDIR(os.stat(name, dir_fd=source, follow_symlinks=False).st_mode):
-        os.mkdir(new_name, 0o700, dir_fd=target)
+    """For file systems that cannot refuse to replace: whoever races with us could lose a file here."""
+    try:
+        os.stat(new_name, dir_fd=target, follow_symlinks=False)
+    except FileNotFoundError:
         os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)
-        return
-    os.link(name, new_name, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
-    os.unlink(name, dir_fd=source)
+    else:
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new_name)
 
 
 def exchange(source: int, name: str, target: int, other: str) -> None:

@@ -135,6 +135,7 @@ class Steps:
     def _drop(self, step: Step, parent: int, name: str) -> None:
         if _identity(parent, name) != step.old:
             raise Moved(step.path)
+        reached(f"about to drop {step.path}")
         beneath.move(parent, name, self._staging, step.staged)
         if _identity(self._staging, step.staged) != step.old or not self._is_empty(step):
             _move_if_free(self._staging, step.staged, parent, name)
@@ -145,6 +146,7 @@ class Steps:
         if _look(self._staging, second) is None:
             if _identity(parent, name) != step.old:
                 raise Moved(step.path)
+            reached(f"about to swap {step.path}")
             try:
                 beneath.exchange(self._staging, step.staged, parent, name)
             except OSError as error:

@@ -61,4 +61,7 @@ class Look:
         """Raises SandboxError when there is more than anybody can review, OSError for a layer that is gone."""
         comparison = Comparison(self.merged, self.source, self.judge, self.base, text=text, masked=self._masked)
         self.candidates = find_candidates(self.stage.uppers)
+        for path in self.base.applied:
+            # If it is gone from the sandbox, no layer may say so: a view never had it below them.
+            self.candidates.add(path)
         return comparison.run(self.candidates, wanted)

@@ -13,7 +13,7 @@ from .content import link_content, read_content
 from .links import objection
 from .looking import Look
 from .selection import parents
-from .traps import springs
+from .traps import completes, springs
 from .tree import is_too_deep, type_of
 
 _SPECIAL = "It is a pipe, a socket or a device, which is never applied."
@@ -53,7 +53,9 @@ def _unfit(look: Look, difference: Difference) -> str | None:
 
 def _unfit_to_come(look: Look, difference: Difference) -> str | None:
     change = difference.change
-    if springs(change.path, directory=change.type == "directory"):
+    if springs(change.path, directory=change.type == "directory", link=change.type == "symlink"):
+        return _TRAP
+    if completes(change.path, lambda path: any(tree.stat(path) is not None for tree in (look.merged, look.source))):
         return _TRAP
     if change.type == "other" and difference.new is not None:
         return _SPECIAL

@@ -40,6 +40,8 @@ class Levels(Protocol):
 
     def level(self, path: str, directory: bool = False) -> Level: ...
 
+    def hides_all_below(self, path: str) -> bool: ...
+
 
 class Ignored(Protocol):
     """The part of `policy.ignores.Ignores` that is needed here."""
@@ -104,7 +106,8 @@ class Path(NamedTuple):
 
 
 class Tree:
-    """A judged tree. `directories` has parents before their children, hidden ones included."""
+    """A judged tree. `directories` has parents before their children, hidden ones included, but not what is below one
+    that hides all."""
 
     def __init__(self, directories: list[Directory]) -> None:
         self.directories = directories
@@ -117,7 +120,8 @@ class Tree:
         return (directory for directory in self.directories if directory.visible)
 
     def paths(self) -> Iterator[Path]:
-        """Every path but the root, hidden ones included, a directory before what is in it."""
+        """Every path but the root, a directory before what is in it. Hidden ones are there, too, but nothing that is
+        below a directory that hides all."""
         for directory in self.directories:
             if directory.path:
                 yield Path(directory.path, "directory", directory.effective, directory.status)
@@ -159,6 +163,7 @@ class _Walk:
     ) -> None:
         self._top = top
         self._level = matcher.level
+        self._hides_all_below = matcher.hides_all_below
         self._ignores = ignores
         self._before = before
 
@@ -169,6 +174,9 @@ class _Walk:
         found = [root]
         for directory in found:
             if directory is not root:
+                # Not only to save time: what goes on there, such as in `.git`, need not be watched either.
+                if directory.level == "none" and self._hides_all_below(directory.path):
+                    continue
                 try:
                     fd = self._open(directory)
                 except OSError:
