@@ -30,7 +30,10 @@ def check(done):
 
 @pytest.mark.timeout(900)
 def test_snapshots_work_for_an_ordinary_user():
-    files = [f"tests/snapshots/test_{name}.py" for name in ("contents", "running", "portable", "garbage", "crashes")]
+    files = [
+        f"tests/snapshots/test_{name}.py"
+        for name in ("contents", "running", "portable", "garbage", "crashes", "long_chains")
+    ]
     with OtherUser() as user:
         done = check(user.pytest(*files, "-q", "--tb=short"))
     assert " passed" in done.stdout

@@ -26,7 +26,7 @@ from atoll import DiskFull, FileMissing, InvalidInput, IsDirectory
 from atoll.engine.portable import Damaged, headers, holes
 from atoll.engine.portable.headers import Entry
 from atoll.engine.portable.planting import Ground, Planter
-from atoll.engine.portable.stream import Part, Source
+from atoll.engine.portable.stream import Member, Source
 
 FINE = (forging.file(b"work/a", b"content"), Entry(b"work/d", "directory", 0o755, 5), forging.file(b"work/d/b"))
 
@@ -470,7 +470,7 @@ def plant(data, directory):
         source = Source(fd, 1 << 20)
         while member := source.member():
             if member[0].startswith("layers/"):
-                part = Part(source, member[1])
+                part = Member(source, member[1])
                 planter = Planter(root, Ground(None, str(directory)))
                 try:
                     planter.plant(part)

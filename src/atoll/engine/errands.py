@@ -131,6 +131,18 @@ def _bury() -> None:
         _ending.remove(child)
 
 
+def _afterwards(work: Callable[[], None]) -> NoReturn:
+    """Who waited has been told: what goes wrong now is for the log."""
+    try:
+        work()
+    except BaseException:  # noqa: BLE001 - see above
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        os._exit(0)
+
+
 def _tell(keeper: socket.socket, work: Callable[[], Outcome], later: Callable[[], None]) -> NoReturn:
     answer: dict[str, Any] = {}
     fds: Sequence[int] = ()
@@ -148,5 +160,4 @@ def _tell(keeper: socket.socket, work: Callable[[], Outcome], later: Callable[[]
     finally:
         with contextlib.suppress(OSError):
             messages.send(keeper, answer, *(fd for fd in fds if fd >= 0))
-            later()
-        os._exit(0)
+        _afterwards(later)

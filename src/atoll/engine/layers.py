@@ -261,12 +261,20 @@ class Layers:
             # What is being removed stands beside its box, and is what hostile code made.
             if sandbox != besides and ".removing." not in sandbox:
                 with contextlib.suppress(NotADirectoryError):
-                    named.update(self.stack(sandbox).named)
+                    named.update((*self.stack(sandbox).named, *self._merged(sandbox)))
         for name in self.snapshots():
             with contextlib.suppress(FileNotFoundError):
                 named.update(Stack.from_json(self.snapshot(name)["stack"]).layers)
         entries = os.listdir(self._places.layers)
         return [name for name in entries if name.partition(".removing.")[0] not in named and name.startswith(PREFIX)]
+
+    def _merged(self, sandbox: str) -> list[str]:
+        """The layer that others are being merged into; see `merging`."""
+        try:
+            with open(f"{self._places.box(sandbox)}/merged", encoding="utf-8") as file:
+                return [_checked(json.load(file)["into"])]
+        except FileNotFoundError:
+            return []
 
     def _remove_drafts(self) -> None:
         """Of snapshots that nobody is writing any more: whoever is holds the lock, too."""

@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from . import cgroups, disk, holders, jail, kernel, layout, parting, places, usage
+from . import cgroups, disk, holders, jail, kernel, layout, merging, parting, places, usage
 from .holding import Hold
 from .layers import DISK, MOST, Layers, Stack, copy_base, new_layer, new_top
 from .places import Ground
@@ -98,13 +98,10 @@ class Mason:
             BirthFailed: somebody holds a file open to write to, or it cannot be held; all is as it was.
             OSError: the host refused something; all is as it was.
         """
-        if len(self._before.layers) >= MOST and self._wish.kind != "replace":
-            raise BirthFailed(
-                f"This sandbox already stands on {MOST} layers; make a new one of its last snapshot.", "unsupported"
-            )
         with self._layers.naming():
             self._catch_up()
             after = self._plan()
+            self._check_length(after)
             self._check_name()
             try:
                 self._set_aside(after)
@@ -113,9 +110,18 @@ class Mason:
                 self._undo(after)
                 raise
             self._name(after)
+            merged = merging.read(self._settings.layout, self._sandbox.id)
+            if merged is not None and merged.into in after.layers:
+                merging.forget(self._settings.layout, self._sandbox.id)
             if after.aside:
                 after = self._forget(after)
         return after, view
+
+    def _check_length(self, after: Stack) -> None:
+        if len(after.layers) > MOST:
+            raise BirthFailed(
+                f"This sandbox stands on {MOST} layers already; try again in a moment, when they are fewer.", "busy"
+            )
 
     def _catch_up(self) -> None:
         """Finish what somebody was killed over who had written it down and not done it yet."""
@@ -152,8 +158,14 @@ class Mason:
                 raise ValueError("nothing to replace it by")
             self._layers.check(self._wish.stack)
             return self._wish.stack._replace(top=top, aside=self._layer)
-        pushed = self._before.pushed(self._layer, top)
+        pushed = merging.shortened(self._before, self._merged()).pushed(self._layer, top)
         return pushed._replace(work=()) if self._wish.kind == "discard" else pushed
+
+    def _merged(self) -> merging.Merged | None:
+        """What may take the place of several layers: not below a view, which is made for the layers that it has."""
+        if self._sandbox.rules is not None or self._wish.rules is not None:
+            return None
+        return merging.read(self._settings.layout, self._sandbox.id)
 
     def _set_aside(self, after: Stack) -> None:
         """The stack first: who is interrupted here has both, and `Layers.settle` finishes it.
@@ -301,6 +313,9 @@ class Mason:
             os.close(fd)
         if self._wish.kind == "replace":
             self._layers.collect()
+        elif self._sandbox.rules is None:
+            os.nice(10)
+            merging.merge(self._settings.layout, self._sandbox.id, self._sandbox.uid, self._sandbox.source)
 
 
 def _end_all(sandbox: Sandbox) -> None:

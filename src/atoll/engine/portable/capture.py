@@ -85,11 +85,15 @@ class Capture:
             Unportable: paths in it are too long.
             OSError: it cannot be read.
         """
-        self._links.clear()
-        self._put(Entry(place.encode(), "directory", 0o755))
-        self._below(root, b"", place.encode(), eyes)
+        self.begin(place)
+        self.below(root, b"", place.encode(), eyes)
 
-    def _below(self, root: int, top: bytes, place: bytes, eyes: Eyes) -> None:
+    def begin(self, place: str) -> None:
+        """What follows is of this place."""
+        self._links.clear()
+        self.put(Entry(place.encode(), "directory", 0o755))
+
+    def below(self, root: int, top: bytes, place: bytes, eyes: Eyes) -> None:
         """All that is below `top`, a directory below `root`."""
         pending = [(top, iter(self._names(root, top)))]
         while pending:
@@ -104,23 +108,23 @@ class Capture:
                     f"The snapshot cannot be exported: it has a path of more than {_LONGEST_PATH} bytes, "
                     f"{os.fsdecode(path[:60])!r}…"
                 )
-            if self._entry(root, path, place, eyes):
+            if self.single(root, path, place, eyes):
                 pending.append((path, iter(self._names(root, path))))
 
     def _names(self, root: int, path: bytes) -> list[bytes]:
         try:
-            with _opened(root, path, _FOLDER) as fd:
+            with opened(root, path, _FOLDER) as fd:
                 return sorted(map(os.fsencode, os.listdir(fd)))
         except OSError as error:
             if error.errno not in _CLOSED:
                 raise
             return []
 
-    def _entry(self, root: int, path: bytes, place: bytes, eyes: Eyes) -> bool:
+    def single(self, root: int, path: bytes, place: bytes, eyes: Eyes) -> bool:
         """Write one path; whether what is below it is to follow."""
         parent, _, name = path.rpartition(b"/")
         try:
-            with _opened(root, parent, os.O_PATH | os.O_DIRECTORY) as fd:
+            with opened(root, parent, os.O_PATH | os.O_DIRECTORY) as fd:
                 status = os.stat(name, dir_fd=fd, follow_symlinks=False)
                 level = "write" if eyes.level is None else eyes.level(os.fsdecode(path), stat.S_ISDIR(status.st_mode))
                 if level == "none":
@@ -142,17 +146,17 @@ class Capture:
         *,
         hollow: bool,
     ) -> bool:
-        """Gives what `_entry` does."""
+        """Gives what `single` does."""
         full, kind = place + b"/" + path, stat.S_IFMT(status.st_mode)
         if kind == stat.S_IFDIR:
             return self._directory(root, path, place, status, eyes)
         if kind == stat.S_IFCHR and status.st_rdev == 0 and eyes.overlay:
-            self._put(Entry(full, "whiteout"))
+            self.put(Entry(full, "whiteout"))
         elif kind == stat.S_IFLNK:
-            self._put(Entry(full, "symlink", 0, status.st_mtime_ns, target=_target(at, hollow)))
+            self.put(Entry(full, "symlink", 0, status.st_mtime_ns, target=_target(at, hollow)))
         elif kind in (stat.S_IFIFO, stat.S_IFSOCK):
             word = "fifo" if kind == stat.S_IFIFO else "socket"
-            self._put(Entry(full, word, status.st_mode & headers.MODES, status.st_mtime_ns))
+            self.put(Entry(full, word, status.st_mode & headers.MODES, status.st_mtime_ns))
         elif kind == stat.S_IFREG:
             self._file(full, at, status, eyes, path, hollow=hollow or not _readable(status, eyes))
         return False
@@ -162,21 +166,21 @@ class Capture:
         xattrs: Xattrs = ()
         mode = status.st_mode & headers.MODES
         try:
-            with _opened(root, path, _FOLDER) as fd:
-                own, xattrs = _xattrs(fd, eyes.overlay)
+            with opened(root, path, _FOLDER) as fd:
+                own, xattrs = xattrs_of(fd, eyes.overlay)
                 opaque, moved = own.get("opaque") == b"y", "redirect" in own
         except OSError as error:
             if error.errno not in _CLOSED:
                 raise
             mode = 0
         moved = moved and eyes.merged is not None
-        self._put(
+        self.put(
             Entry(place + b"/" + path, "directory", mode, status.st_mtime_ns, opaque=opaque or moved, xattrs=xattrs)
         )
         if moved and eyes.merged is not None:
             # What it shows is elsewhere in the layers below, which nobody but overlayfs finds.
             self.tally.own = False
-            self._below(eyes.merged(), path, place, Eyes())
+            self.below(eyes.merged(), path, place, Eyes())
             return False
         return _readable(status, eyes)
 
@@ -185,7 +189,7 @@ class Capture:
     ) -> None:
         same = (status.st_dev, status.st_ino)
         if status.st_nlink > 1 and same in self._links:
-            self._put(Entry(full, "link", target=self._links[same]))
+            self.put(Entry(full, "link", target=self._links[same]))
             return
         plain = Entry(full, "file", status.st_mode & headers.MODES, status.st_mtime_ns, status.st_size)
         try:
@@ -196,7 +200,7 @@ class Capture:
             self._content(plain._replace(mode=0), -1)
             return
         try:
-            own, xattrs = _xattrs(fd, eyes.overlay)
+            own, xattrs = xattrs_of(fd, eyes.overlay)
             if "metacopy" in own and eyes.merged is not None:
                 self.tally.own = False
                 os.close(fd)
@@ -212,11 +216,11 @@ class Capture:
         parts = holes.extents(fd, entry.size) if fd >= 0 else []
         stored = sum(length for _, length in parts)
         if stored == entry.size:
-            self._put(entry._replace(stored=stored))
+            self.put(entry._replace(stored=stored))
         else:
             text = holes.encode_map(parts)
             text += headers.padding(len(text))
-            self._put(entry._replace(stored=stored + len(text), sparse=True))
+            self.put(entry._replace(stored=stored + len(text), sparse=True))
             self._sink.write(text)
         for start, length in parts:
             self._copy(fd, start, length)
@@ -232,13 +236,13 @@ class Capture:
             start += len(piece)
             length -= len(piece)
 
-    def _put(self, entry: Entry) -> None:
+    def put(self, entry: Entry) -> None:
         self._sink.write(headers.encode(entry))
         self.tally.entries += 1
 
 
 @contextlib.contextmanager
-def _opened(root: int, path: bytes, flags: int) -> Iterator[int]:
+def opened(root: int, path: bytes, flags: int) -> Iterator[int]:
     fd = kernel.openat2(root, os.fsdecode(path) or ".", flags, _BELOW)
     try:
         yield fd
@@ -251,7 +255,7 @@ def _target(at: tuple[int, bytes], hollow: bool) -> bytes:
     return b"?" * len(target) if hollow else target
 
 
-def _xattrs(fd: int, overlay: str) -> tuple[dict[str, bytes], Xattrs]:
+def xattrs_of(fd: int, overlay: str) -> tuple[dict[str, bytes], Xattrs]:
     """Those of overlayfs, by their short names, and those of the user."""
     try:
         names = os.listxattr(fd)

@@ -135,7 +135,7 @@ class Exporter:
             return self._stage.merged([*lowers, self._source] if name == "upper" and self._source else lowers)
 
         root = self._stage.tree(f"{self._stage.layer(layer)}/{name}")
-        return root, Eyes(overlay, None if self._stage.rootless else _Once(merged))
+        return root, Eyes(overlay, None if self._stage.rootless else Once(merged))
 
     def _source_tree(self) -> tuple[int, Eyes]:
         """The source, as far as the sandbox saw it; with rules, as far as they show what became of it."""
@@ -156,7 +156,7 @@ class Exporter:
 _WHOLE = {place: place for place in PLACES}
 
 
-class _Once:
+class Once:
     """What is made when it is first asked for."""
 
     def __init__(self, make: Callable[[], int]) -> None:

@@ -17,7 +17,7 @@ from . import LAYER, MANIFEST, PLACES, Damaged, manifest
 from .manifest import Blob, Manifest
 from .planting import Ground, Planter
 from .stage import Stage
-from .stream import Part, Source
+from .stream import Member, Part, Source
 
 _SMALLEST_DISK = 64 << 20
 # What ext4 needs for a path at most, unless it has much in it.
@@ -101,7 +101,7 @@ class Importer:
             digest = member[0].removeprefix(LAYER)
             if not member[0].startswith(LAYER) or digest not in found.layers or digest in layers:
                 raise Damaged("it has something that it does not name")
-            part = Part(self._source, member[1])
+            part = Member(self._source, member[1])
             if digest in known:
                 part.drain()
                 layers[digest] = known[digest]

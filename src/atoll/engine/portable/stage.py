@@ -15,16 +15,19 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class Stage:
-    """Only for a process that does nothing else: it leaves the namespaces of its caller for good."""
+    """Only for a process that does nothing else: it leaves the namespaces of its caller for good.
 
-    def __init__(self, layers: Layers, places: Layout) -> None:
+    `inside` is for one that is in a user namespace already, if it needs one.
+    """
+
+    def __init__(self, layers: Layers, places: Layout, *, inside: bool = False) -> None:
         directory = f"{places.layers}/.stage"
         os.makedirs(directory, mode=0o700, exist_ok=True)
         self.rootless = threshold.is_rootless()
         self._layers = layers
         self._count = 0
         self._mounted: dict[str, str] = {}
-        if self.rootless:
+        if self.rootless and not inside:
             threshold.enter()
         else:
             kernel.unshare(kernel.CLONE_NEWNS)
@@ -35,8 +38,9 @@ class Stage:
     def new(self) -> str:
         """An empty directory to mount on, by a short name: overlayfs takes no more than a page of options."""
         self._count += 1
-        os.mkdir(str(self._count))
-        return str(self._count)
+        name = f"{os.getpid():x}.{self._count}"  # a fork of this process goes on with the same number
+        os.mkdir(name)
+        return name
 
     def layer(self, layer: str) -> str:
         """Where the directories of a layer are."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import zlib
 from collections.abc import Callable
 
@@ -88,7 +89,28 @@ class Source:
 
 
 class Part:
-    """The bytes of one member, and their digest."""
+    """A layer that is read: paths, each followed by its content."""
+
+    def read(self, size: int) -> bytes:
+        """So many bytes. Raises Damaged."""
+        raise NotImplementedError
+
+    def is_over(self) -> bool:
+        """Whether nothing is left to read."""
+        raise NotImplementedError
+
+    def entry(self) -> headers.Entry | None:
+        """The next path of a layer; None at its end. Raises Damaged."""
+        block = self.read(BLOCK)
+        if block == bytes(BLOCK):
+            if self.read(BLOCK) != block or not self.is_over():
+                raise Damaged("something follows after the end of a layer")
+            return None
+        return headers.decode(*_headers(block, self.read))
+
+
+class Member(Part):
+    """One of a file, and its digest."""
 
     def __init__(self, source: Source, size: int) -> None:
         self._source = source
@@ -96,7 +118,6 @@ class Part:
         self._hash = hashlib.sha256()
 
     def read(self, size: int) -> bytes:
-        """So many bytes. Raises Damaged."""
         self._left -= size
         if self._left < 0:
             raise Damaged("a layer ends too early")
@@ -104,14 +125,8 @@ class Part:
         self._hash.update(data)
         return data
 
-    def entry(self) -> headers.Entry | None:
-        """The next path of a layer; None at its end. Raises Damaged."""
-        block = self.read(BLOCK)
-        if block == bytes(BLOCK):
-            if self.read(BLOCK) != block or self._left:
-                raise Damaged("something follows after the end of a layer")
-            return None
-        return headers.decode(*_headers(block, self.read))
+    def is_over(self) -> bool:
+        return not self._left
 
     def drain(self) -> None:
         """Read what is left."""
@@ -120,6 +135,19 @@ class Part:
 
     def digest(self) -> str:
         return self._hash.hexdigest()
+
+
+class Pipe(Part):
+    """One that somebody writes at the same time."""
+
+    def __init__(self, fd: int) -> None:
+        self._source = Source(fd, sys.maxsize)
+
+    def read(self, size: int) -> bytes:
+        return self._source.read(size)
+
+    def is_over(self) -> bool:
+        return self._source.at_end()
 
 
 def _headers(block: bytes, read: Callable[[int], bytes]) -> tuple[bytes, bytes]:
