@@ -16,21 +16,20 @@ from typing import Any
 
 from ..guest.twinning import STAY
 from . import inspection, kernel, messages
+from .handover import Handover, answer, ask
 from .holding import Hold
 from .inspection import Broken
-from .layout import Layout
 from .losses import losses
 from .originals import NotForking, Original, bring
 from .prints import clean, own_memory, take
 from .settings import BirthFailed, Settings
 from .shadows import OPTIONS, Context, Shadows, end
 from .tracing import Strayed, Task
-from .transplant import Place, Surgeon, Twin
+from .transplant import Place, Surgeon
 
 # How long contexts stand still at most when nobody comes for them, in seconds.
 _STANDING = 120.0
 _MOST_NAME, _MOST_CONTEXTS = 200, 64
-_KEEPER_TIMEOUT = 5.0
 _FAILURES = (OSError, Strayed, Broken, NotForking, BirthFailed)
 
 Tell = Callable[[bytes, dict[str, Any], list[int]], None]
@@ -121,32 +120,39 @@ class LiveFork:
         messages.send(client, {"ok": {"twins": answer}})
 
     def _transplant(self, twins: Sequence[str]) -> list[dict[str, Any]]:
-        told: dict[str, list[dict[str, Any]]] = {twin: [] for twin in twins}
-        places = {twin: self._ask_place(twin) for twin in twins}
+        told: dict[str, dict[str, str]] = {twin: {} for twin in twins}
+        places = self._ask_places(twins)
         originals: dict[str, Original] = {}
         prints: dict[str, Task] = {}
         failed: dict[str, str] = {}
         try:
+<<<<<<< HEAD
             for name, (context, _) in self._standing.items():
                 if failed:
                     # Nobody wants some of them only, and each that is hostile would cost the keeper its patience.
                     failed[name] = "another context could not be forked"
                     continue
+=======
+            try:
+                for name, (context, _) in self._standing.items():
+                    with _noted(failed, name):
+                        originals[name] = bring(context)
+                self._take_prints(originals, prints, failed)
+            finally:
+                for original in originals.values():
+                    with contextlib.suppress(OSError):
+                        original.let_on()
+            for name in tuple(prints):
+>>>>>>> fork
                 with _noted(failed, name):
-                    originals[name] = bring(context)
-            self._take_prints(originals, prints, failed)
+                    self._spread(originals[name], prints.pop(name), self._standing[name][1], places, told)
         finally:
-            for original in originals.values():
-                with contextlib.suppress(OSError):
-                    original.let_on()
-        for name, original in originals.items():
-            if name in prints:
-                with _noted(failed, name):
-                    self._spread(original, prints.pop(name), self._standing[name][1], places, told)
-        for name, reason in failed.items():
+            for left in prints.values():
+                end(left.id)
+        for name in self._standing:
             for twin in twins:
-                told[twin].append({"name": name, "live": False, "reason": reason})
-        return [{"id": twin, "contexts": told[twin]} for twin in twins]
+                told[twin].setdefault(name, failed.get(name, "it could not be made"))
+        return [{"id": twin, "contexts": [_story(*each) for each in told[twin].items()]} for twin in twins]
 
     def _take_prints(self, originals: dict[str, Original], prints: dict[str, Task], failed: dict[str, str]) -> None:
         """Nobody of the sandbox runs meanwhile: the shadows do, in memory that is theirs."""
@@ -164,55 +170,51 @@ class LiveFork:
         task: Task,
         settings: dict[str, Any],
         places: dict[str, Place | str],
-        told: dict[str, list[dict[str, Any]]],
+        told: dict[str, dict[str, str]],
     ) -> None:
-        wanted = {twin: place for twin, place in places.items() if isinstance(place, Place)}
+        """Make a twin in each place of one print, which is the last twin's own in the end."""
+        name = settings["name"]
+        handover = Handover(
+            self._settings.layout, _processors, lambda twin, reason: told[twin].__setitem__(name, reason)
+        )
+        wanted = [place for place in places.values() if isinstance(place, Place)]
         for twin, place in places.items():
             if isinstance(place, str):
-                told[twin].append({"name": settings["name"], "live": False, "reason": place})
-        left = len(wanted)
+                told[twin][name] = place
+        spent = False
         try:
+<<<<<<< HEAD
             context = original.context
             surgeon = Surgeon(self._settings, original, clean(task, context.page, own_memory(context.task)))
             for twin, place in wanted.items():
+=======
+            surgeon = Surgeon(self._settings, original, clean(task, original.context.page))
+            for each in wanted:
+>>>>>>> fork
                 failed: dict[str, str] = {}
-                left -= 1
-                with _noted(failed, twin):
-                    self._hand_over(surgeon.make(place, last=left == 0), place, settings)
-                story = {"live": False, "reason": failed[twin]} if failed else {"live": True}
-                told[twin].append({"name": settings["name"], **story})
-        except BaseException:
-            left = max(left, 1)
-            raise
+                spent = each is wanted[-1]
+                with _noted(failed, each.id):
+                    handover.offer(each.id, surgeon.make(each, last=spent), settings)
+                for twin, reason in failed.items():
+                    told[twin][name] = reason
         finally:
-            if left or not wanted:
+            handover.finish()
+            if not spent:
                 end(task.id)
 
-    def _hand_over(self, twin: Twin, place: Place, settings: dict[str, Any]) -> None:
-        """Have the other keeper take it, and only then let it make its first step."""
-        given = [*twin.ends.of_guest]
-        try:
-            # It stops for good before its next instruction, and who sees it stopped takes it over.
-            os.kill(twin.shadow.id, signal.SIGSTOP)
-            twin.shadow.detach()
-            request = {"op": "adopt", "shadow": twin.shadow.id, "task": twin.task.id, "settings": settings}
-            _ask(self._settings.layout, place.id, request, given)
-            os.sched_setaffinity(twin.task.id, _processors)
-            twin.task.detach()
-        except BaseException:
-            end(twin.task.id)
-            end(twin.shadow.id)
-            raise
-        finally:
-            messages.close(given)
-
-    def _ask_place(self, twin: str) -> Place | str:
-        """Where a twin is; or why there is no place for one."""
-        try:
-            answer = _ask(self._settings.layout, twin, {"op": "place"}, [])
-        except (OSError, BirthFailed) as error:
-            return str(error)
-        return Place(twin, answer["first"], answer["uid"], answer["workdir"]) if answer["live"] else "it takes none"
+    def _ask_places(self, twins: Sequence[str]) -> dict[str, Place | str]:
+        """Where each twin is; or why there is no place for one."""
+        found: dict[str, Place | str] = {}
+        asked: dict[str, socket.socket] = {}
+        for twin in twins:
+            with _noted(found, twin):
+                asked[twin] = ask(self._settings.layout, twin, {"op": "place"})
+        for twin, keeper in asked.items():
+            with _noted(found, twin):
+                facts = answer(keeper)
+                place = Place(twin, facts["first"], facts["uid"], facts["workdir"])
+                found[twin] = place if facts["live"] else "its contexts are not made by its keeper"
+        return found
 
     def place(self, client: socket.socket, request: dict[str, Any]) -> None:
         place = self._place
@@ -242,6 +244,9 @@ class LiveFork:
             told = {"number": context.number, "pid": context.pid, **request["settings"]}
             self._tell(b"a", told, [os.dup(fd) for fd in fds])
         except BaseException:
+            for pidfd in [each for each, known in self._shadows.contexts.items() if known.task == task]:
+                os.close(pidfd)
+                del self._shadows.contexts[pidfd]
             end(shadow)
             raise
         return context
@@ -284,7 +289,7 @@ def _one_processor(shadows: Shadows) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _noted(failed: dict[str, str], *names: str) -> Iterator[None]:
+def _noted(failed: dict[str, Any], *names: str) -> Iterator[None]:
     try:
         yield
     except _FAILURES as error:
@@ -325,21 +330,5 @@ def _answer(client: socket.socket, message: dict[str, Any]) -> None:
         messages.send(client, message)
 
 
-def _ask(places: Layout, sandbox: str, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
-    """One question to another keeper.
-
-    Raises:
-        OSError: nobody answers.
-        BirthFailed: it refuses.
-    """
-    with messages.connect(places.socket(sandbox)) as keeper:
-        keeper.settimeout(_KEEPER_TIMEOUT)
-        messages.send(keeper, request, *fds)
-        try:
-            answer, came = messages.receive(keeper)
-        except messages.Ended:
-            raise ConnectionError(f"sandbox {sandbox} has ended") from None
-        messages.close(came)
-    if "ok" not in answer:
-        raise BirthFailed(str(answer.get("error", {}).get("message", answer)))
-    return dict(answer["ok"])
+def _story(name: str, reason: str) -> dict[str, Any]:
+    return {"name": name, "live": False, "reason": reason} if reason else {"name": name, "live": True}

@@ -63,7 +63,7 @@ class Surgeon:
         batch.run(source.task, source.task.id)
 
     def make(self, place: Place, *, last: bool) -> Twin:
-        """Make a twin; the `last` one takes the print itself.
+        """Make a twin; the `last` one takes the print itself, which is gone if it fails.
 
         Raises:
             OSError, tracing.Strayed, Broken: it could not be made; nothing of it is left.
@@ -71,10 +71,10 @@ class Surgeon:
         assert self._settings.hierarchy is not None  # noqa: S101 - live forks need one
         group = cgroups.Group(self._settings.hierarchy, place.id)
         ends = shadows.make_ends(place.uid)
-        made: list[Task] = []
+        made: list[Task] = [self._source.task] if last else []
         try:
             shadow = self._shadow(group, last=last)
-            made.append(shadow)
+            made = [shadow]
             task = self._task(shadow, place, group, ends)
             made.append(task)
             pid = shadows.inner_pid(task.id)
