@@ -126,15 +126,12 @@ class LiveFork:
         prints: dict[str, Task] = {}
         failed: dict[str, str] = {}
         try:
-<<<<<<< HEAD
-            for name, (context, _) in self._standing.items():
-                if failed:
-                    # Nobody wants some of them only, and each that is hostile would cost the keeper its patience.
-                    failed[name] = "another context could not be forked"
-                    continue
-=======
             try:
                 for name, (context, _) in self._standing.items():
+                    if failed:
+                        # Nobody wants some of them only, and each that is hostile would cost the keeper its patience.
+                        failed[name] = "another context could not be forked"
+                        continue
                     with _noted(failed, name):
                         originals[name] = bring(context)
                 self._take_prints(originals, prints, failed)
@@ -143,7 +140,6 @@ class LiveFork:
                     with contextlib.suppress(OSError):
                         original.let_on()
             for name in tuple(prints):
->>>>>>> fork
                 with _noted(failed, name):
                     self._spread(originals[name], prints.pop(name), self._standing[name][1], places, told)
         finally:
@@ -183,14 +179,9 @@ class LiveFork:
                 told[twin][name] = place
         spent = False
         try:
-<<<<<<< HEAD
             context = original.context
             surgeon = Surgeon(self._settings, original, clean(task, context.page, own_memory(context.task)))
-            for twin, place in wanted.items():
-=======
-            surgeon = Surgeon(self._settings, original, clean(task, original.context.page))
             for each in wanted:
->>>>>>> fork
                 failed: dict[str, str] = {}
                 spent = each is wanted[-1]
                 with _noted(failed, each.id):
