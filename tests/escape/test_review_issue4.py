@@ -230,7 +230,6 @@ def test_a_sandbox_on_many_layers_can_go_back(make):
     sandbox.snapshot("again")
 
 
-@pytest.mark.xfail(strict=True, reason="the hint leads nowhere: nothing ever joins layers")
 def test_what_the_hint_about_layers_says_helps(make):
     sandbox = make()
     for number in range(60):

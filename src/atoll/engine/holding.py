@@ -35,6 +35,7 @@ class Hold:
         self._list = processes
         self._besides = besides
         self._force = force
+        self._ended: set[int] = set()
         self._tasks: dict[int, tracing.Task] = {}
 
     def __enter__(self) -> Self:
@@ -57,7 +58,7 @@ class Hold:
             task
             for process in self._list()
             for task in tracing.threads(process)
-            if task not in self._tasks and task not in self._besides and not _is_dead(task)
+            if task not in self._tasks and task not in self._besides | self._ended and not _is_dead(task)
         ]
         told = [task for task in map(self._tell, new) if task is not None]
         for task in told:
@@ -68,6 +69,7 @@ class Hold:
             except tracing.NotStopped:
                 del self._tasks[task.id]  # it goes on by itself once `settle` sees it
                 if self._force:
+                    self._ended.add(task.id)
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(task.id, signal.SIGKILL)
                     deadline = time.monotonic() + _SECONDS
