@@ -19,20 +19,23 @@ _SECONDS = 2.0
 class Hold:
     """Holds all processes of a sandbox from `with` to its end. `processes` lists them; who is held starts no others.
 
-    Those `besides` are tasks that the caller has stopped already.
+    Those `besides` are tasks that the caller has stopped already; `seconds` is how long it may take to stop the others.
 
     Raises:
         BirthFailed: they start others too fast, or one cannot be stopped; all go on.
     """
 
-    def __init__(self, processes: Callable[[], list[int]], besides: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self, processes: Callable[[], list[int]], besides: frozenset[int] = frozenset(), seconds: float = _SECONDS
+    ) -> None:
         self._list = processes
         self._besides = besides
+        self._seconds = seconds
         self._tasks: dict[int, tracing.Task] = {}
 
     def __enter__(self) -> Self:
         try:
-            deadline = time.monotonic() + _SECONDS
+            deadline = time.monotonic() + self._seconds
             for _ in range(_ROUNDS):
                 if not self._stop_new(deadline):
                     return self

@@ -182,7 +182,7 @@ class Server:
             self._contexts.dress()
         elif order.kind == DEATH and self._machine.births is not None:
             self._machine.births.died(order.rest)
-        elif order.kind in family.ORDERS and self._machine.births is not None:
+        elif order.kind in family.ORDERS:
             self._family.obey(order)
             return
         for fd in order.descriptors:
