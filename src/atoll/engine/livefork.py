@@ -30,6 +30,8 @@ from .transplant import Place, Surgeon
 # How long contexts stand still at most when nobody comes for them, in seconds.
 _STANDING = 120.0
 _MOST_NAME, _MOST_CONTEXTS = 200, 64
+# How often, and how long each time, all processes of a sandbox are tried to be stopped.
+_TURNS, _STOPPING = 6, 0.5
 _FAILURES = (OSError, Strayed, Broken, NotForking, BirthFailed)
 
 Tell = Callable[[bytes, dict[str, Any], list[int]], None]
@@ -155,10 +157,17 @@ class LiveFork:
         if not originals:
             return
         stopped = frozenset(original.task.id for original in originals.values())
-        with _noted(failed, *originals), Hold(self._processes, stopped):
-            for name, original in originals.items():
-                with _noted(failed, name):
-                    prints[name] = take(original.context)
+        for turn in reversed(range(_TURNS)):
+            try:
+                with Hold(self._processes, stopped, _STOPPING):
+                    for name, original in originals.items():
+                        with _noted(failed, name):
+                            prints[name] = take(original.context)
+                return
+            except BirthFailed as error:
+                # Who waits for a child to exec does not stop, nor does the child meanwhile: the next time it has.
+                if turn == 0:
+                    failed.update(dict.fromkeys(originals, str(error)))
 
     def _spread(
         self,

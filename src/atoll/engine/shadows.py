@@ -391,3 +391,29 @@ def tell(control: socket.socket, kind: bytes, message: dict[str, Any], fds: list
     finally:
         for fd in fds:
             os.close(fd)
+
+
+def rehearse(settings: Settings) -> None:
+    """Go through what a birth is made of, with a process that is gone afterwards: see `rehearsal`."""
+    child = os.fork()
+    if child == 0:
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+        while True:
+            signal.pause()
+    try:
+        ends = make_ends(os.getuid())
+        ends.close(tuple(ends))
+        task = Task(child, OPTIONS)
+        task.interrupt()
+        task.halt(task.wait())
+        settle(os.getpid(), child)
+        scratch = Scratch(task)
+        enclosing.enclose(Batch(scratch), settings, FIRST, "/")
+        batch = Batch(scratch)
+        batch.call("umask", 0o022)
+        batch.run(task, inner_pid(child))
+        scratch.remove(task)
+        task.restore()
+        task.detach()
+    finally:
+        end(child)

@@ -8,7 +8,7 @@ from typing import Any, Dict
 from . import borrowed, freezing
 from .arguments import Arguments
 from .refusal import Refused, invalid
-from .situation import Start
+from .situation import Start, set_environment
 
 _SHOWN = 20
 
@@ -26,6 +26,11 @@ class Memory:
         self._frozen = frozen
         self._start = Start.now()
         borrowed.remember_path()
+
+    def dress(self, env: Dict[str, str]) -> None:
+        """Begin with another environment, before the first cell."""
+        set_environment(env)
+        self._start = Start.now()
 
     @property
     def asleep(self) -> bool:

@@ -303,7 +303,10 @@ class Service:
                 os._exit(0)
             port, request = upcoming
             try:
-                self._serve(port, request)
+                if request.get("do") == "dress" and port is self._guest:
+                    self._memory.dress(request["env"])
+                else:
+                    self._serve(port, request)
             except HungUp:
                 if port is self._guest:
                     os._exit(0)

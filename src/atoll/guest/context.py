@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections import deque
 from time import monotonic
@@ -111,6 +112,18 @@ class Context:
             self._link = make(self._machine, listener, self.settings)
             self._submitted = 0
         return self._link
+
+    def dress(self) -> None:
+        """The sandbox's environment is another one than when its process was made. One that has run something keeps
+        what it has."""
+        link = self._link
+        if link is None or self.busy or self.used or len(self._lanes):
+            return
+        if self.settings.language == "python":
+            env = {**self._machine.config.environment(), **self.settings.env}
+            link.request(json.dumps({"do": "dress", "env": env}).encode("ascii"))
+        else:
+            self.discard_unused()
 
     def discard_unused(self) -> None:
         """End a process that has run nothing, and that nobody wants to use now."""

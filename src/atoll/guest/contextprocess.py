@@ -10,7 +10,6 @@ import os
 import signal
 import socket
 import sys
-import time
 import traceback
 from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Tuple
 
@@ -21,6 +20,7 @@ from .config import Config
 from .machine import undo_inherited_signals
 from .ports import Reception
 from .shared import Shared
+from .situation import set_environment
 from .twinning import own_its_proc
 
 _BROKEN = 70
@@ -52,7 +52,7 @@ def become_context(config: Config, env: Dict[str, str], ends: Ends, frozen: str 
         reset_signals()
         os.setsid()
         _connect(ends)
-        _set_environment(config, env)
+        set_environment({**config.environment(), **env})
         if rehearsal is not None:
             rehearsal()
         _set_interpreter(config)
@@ -104,13 +104,6 @@ def close_all_but(kept: Tuple[int, ...]) -> None:
                 os.close(fd)
             except OSError:
                 continue  # it was the descriptor of the listing
-
-
-def _set_environment(config: Config, env: Dict[str, str]) -> None:
-    os.environ.clear()
-    os.environ.update(config.environment())
-    os.environ.update(env)
-    time.tzset()
 
 
 def _set_interpreter(config: Config) -> None:

@@ -59,6 +59,11 @@ class Contexts:
     def all(self) -> List[Context]:
         return list(self._contexts.values())
 
+    def dress(self) -> None:
+        """Have those that have run nothing go on with another environment."""
+        for context in self._contexts.values():
+            context.dress()
+
     def discard_unused(self) -> None:
         """End prepared processes that have run nothing: they cost memory, and a first cell makes one anew."""
         for context in self._contexts.values():

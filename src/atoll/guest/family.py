@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import Any, Dict, List, Optional
 
 from . import contextstart
 from .births import newborn
 from .contexts import Contexts
 from .contextstart import ContextSettings
+from .descriptors import close_all
 from .keeperline import ADOPT, HOLD, RELEASE, KeeperLine, Order
 from .machine import Machine
 from .refusal import Refused
@@ -30,7 +30,10 @@ class Family:
     def obey(self, order: Order) -> None:
         message: Dict[str, Any] = json.loads(order.rest or b"{}")
         if order.kind == ADOPT:
-            self._adopt(message, order.descriptors)
+            if self._machine.births is not None:
+                self._adopt(message, order.descriptors)
+            else:
+                close_all(order.descriptors)
             return
         if self._standing is not None:
             self._standing.release()
@@ -51,5 +54,4 @@ class Family:
             self._contexts.adopt(settings, contextstart.adopted(self._machine, brought))
         except (Refused, OSError):
             brought.wire.close()
-            for fd in brought.outputs:
-                os.close(fd)
+            close_all(brought.outputs)

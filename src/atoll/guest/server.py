@@ -179,10 +179,10 @@ class Server:
         elif order.kind == ENVIRONMENT:
             self._machine.config = self._machine.config._replace(env=json.loads(order.rest))
             self._commands.use_environment()
-            self._contexts.discard_unused()
+            self._contexts.dress()
         elif order.kind == DEATH and self._machine.births is not None:
             self._machine.births.died(order.rest)
-        elif order.kind in family.ORDERS and self._machine.births is not None:
+        elif order.kind in family.ORDERS:
             self._family.obey(order)
             return
         for fd in order.descriptors:

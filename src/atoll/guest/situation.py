@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from typing import Any, Dict, List, NamedTuple
+
+
+def set_environment(env: Dict[str, str]) -> None:
+    """Have these variables, and no others."""
+    os.environ.clear()
+    os.environ.update(env)
+    time.tzset()
 
 
 class Start(NamedTuple):
