@@ -21,33 +21,36 @@ _SECONDS = 2.0
 class Hold:
     """Holds all processes of a sandbox from `with` to its end. `processes` lists them; who is held starts no others.
 
-<<<<<<< HEAD
-    With `force`, those are ended that wait for a child of theirs, as after vfork, and so cannot be stopped.
-
-    Those `besides` are tasks that the caller has stopped already.
-=======
-    Those `besides` are tasks that the caller has stopped already; `seconds` is how long it may take to stop the others.
->>>>>>> fork
+        self,
+        processes: Callable[[], list[int]],
+        besides: frozenset[int] = frozenset(),
+        seconds: float = _SECONDS,
+        *,
+        force: bool = False,
+    ) -> None:
+        self._list = processes
+        self._besides = besides
+        self._seconds = seconds
+        self._force = force
+        self._ended: set[int] = set()
 
     Raises:
         BirthFailed: they start others too fast, or one cannot be stopped; all go on.
     """
 
     def __init__(
-<<<<<<< HEAD
-        self, processes: Callable[[], list[int]], besides: frozenset[int] = frozenset(), *, force: bool = False
-    ) -> None:
-        self._list = processes
-        self._besides = besides
-        self._force = force
-        self._ended: set[int] = set()
-=======
-        self, processes: Callable[[], list[int]], besides: frozenset[int] = frozenset(), seconds: float = _SECONDS
+        self,
+        processes: Callable[[], list[int]],
+        besides: frozenset[int] = frozenset(),
+        seconds: float = _SECONDS,
+        *,
+        force: bool = False,
     ) -> None:
         self._list = processes
         self._besides = besides
         self._seconds = seconds
->>>>>>> fork
+        self._force = force
+        self._ended: set[int] = set()
         self._tasks: dict[int, tracing.Task] = {}
 
     def __enter__(self) -> Self:
