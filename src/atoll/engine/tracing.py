@@ -35,9 +35,8 @@ _EVERYTHING = (1 << 64) - 1
 _INSTRUCTION = b"\x0f\x05"
 # What the kernel says of its own code in a process: flags, offset, device, inode and name.
 _KERNEL_CODE = [b"r-xp", b"00000000", b"00:00", b"0", b"[vdso]\n"]
-# How long to look for a stop again and again before sleeping in between: most come within microseconds.
-_EAGER = 0.02
-_PAUSE = 0.0005
+_PAUSE = 0.005
+_STOPS = (signal.SIGCHLD,)
 _NO_CALL = (1 << 64) - 1
 
 # The numbers of x86-64: no other machine is known here.
@@ -208,19 +207,23 @@ class Task:
         found = self.stopped_now()
         if found is not None:
             return found
-        now = time.monotonic()
-        eager, end = now + _EAGER, now + timeout
-        while True:
-            os.sched_yield()
-            found = self.stopped_now()
-            if found is not None:
-                return found
-            now = time.monotonic()
-            if now > end:
-                leave_behind(self.id)
-                raise NotStopped(errno.ETIMEDOUT, f"task {self.id} did not stop within {timeout:g} seconds")
-            if now > eager:
-                time.sleep(_PAUSE)
+        end = time.monotonic() + timeout
+        # A stop is told by a signal. Blocked, it is not lost between a look and the next sleep.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+        heard = False
+        try:
+            while (found := self.stopped_now()) is None:
+                left = end - time.monotonic()
+                if left <= 0:
+                    leave_behind(self.id)
+                    raise NotStopped(errno.ETIMEDOUT, f"task {self.id} did not stop within {timeout:g} seconds")
+                # Another thread may have taken it.
+                heard = signal.sigtimedwait(_STOPS, min(left, _PAUSE)) is not None or heard
+            return found
+        finally:
+            if heard and callable(signal.getsignal(signal.SIGCHLD)):
+                os.kill(os.getpid(), signal.SIGCHLD)  # it may have been about others as well
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def catch(self, timeout: float = TIMEOUT) -> None:
         """Stop it wherever it is, after `wait` has waited in vain."""
