@@ -39,6 +39,9 @@ _HIDDEN = tuple(
 )
 
 
+_OF_THE_FIRST = ("/proc/1/oom_score_adj", "/proc/1/oom_adj")
+
+
 def enter(root: str, *, locked: bool) -> None:
     """Make `root` this process's root, with the host's still at `layout.OLD_ROOT`.
 
@@ -108,8 +111,17 @@ def unmount_proc() -> None:
     kernel.umount("/proc", 0)
 
 
+def hide_first_in_proc() -> None:
+    """Without root its score looks like the sandbox's own, and who is killed first is not for the code inside to say."""
+    _hide(_OF_THE_FIRST)
+
+
 def hide_in_proc() -> None:
-    for name in _HIDDEN:
+    _hide(_HIDDEN)
+
+
+def _hide(names: tuple[str, ...]) -> None:
+    for name in names:
         if os.path.exists(name):
             kernel.mount("/dev/null", name, None, kernel.MS_BIND)
 
@@ -217,6 +229,7 @@ def close(
     kernel.unshare(kernel.CLONE_NEWCGROUP)
     mount_proc()
     score = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
+    hide_first_in_proc()
     # Not before: without root, proc can only be mounted while another one is in sight.
     kernel.umount(layout.OLD_ROOT)
     socket.sethostname(layout.HOST_NAME)
