@@ -112,16 +112,14 @@ def unmount_proc() -> None:
 
 
 def hide_first_in_proc() -> None:
-    """Without root its score looks like the sandbox's own, and who is killed first is not for the code inside to say."""
-    _hide(_OF_THE_FIRST)
+    """Without root its score looks like the sandbox's own; who is killed first is not for the code inside to say."""
+    for name in _OF_THE_FIRST:
+        if os.path.exists(name):
+            kernel.bind(name, name, read_only=True)
 
 
 def hide_in_proc() -> None:
-    _hide(_HIDDEN)
-
-
-def _hide(names: tuple[str, ...]) -> None:
-    for name in names:
+    for name in _HIDDEN:
         if os.path.exists(name):
             kernel.mount("/dev/null", name, None, kernel.MS_BIND)
 
