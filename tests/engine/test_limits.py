@@ -12,7 +12,7 @@ from atoll.engine.settings import BirthFailed, Settings, new_id
 
 def settings(*, groups: bool = True, loop: bool = True, landlock: int = 7) -> Settings:
     hierarchy = Hierarchy(1, dict.fromkeys(("memory", "pids", "cpu", "freezer"), "/x")) if groups else None
-    return Settings(Layout("/h"), not loop, hierarchy, landlock, b"", "/t", "/usr/bin/python3", (), "", loop)
+    return Settings(Layout("/h"), not loop, hierarchy, landlock, b"", "/t", "/usr/bin/python3", (), "", loop, None)
 
 
 def job(**changes: object) -> dict[str, object]:
