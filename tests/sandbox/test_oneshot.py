@@ -74,7 +74,7 @@ def test_wishes_that_cannot_be_are_refused():
 
 
 def test_what_is_planned_is_not_offered_and_still_refused():
-    with pytest.raises(TypeError, match=r"packages\.$"):
+    with pytest.raises(TypeError, match=r"audit\.$"):
         run("true", "fake", colour="red")
     with pytest.raises(Unsupported, match="gpu= is not there yet"):
         run("true", "fake", gpu=1)

@@ -8,9 +8,9 @@ from .parsing import Parser, UsageError
 
 _DESCRIPTION = """\
 Take over what a sandbox has changed into the directory that it was made from:
-all of it at once, or nothing. The rules decide again about every path; what they
-refuse is named and left out. With PATHS, only what is at or below them. On a
-terminal you are shown what it is, and asked.
+all of it at once, or nothing. The rules decide again about every path; what
+they refuse is named and left out. With PATHS, only what is at or below them.
+On a terminal you are shown what it is, and asked.
 """
 
 _EPILOG = """\

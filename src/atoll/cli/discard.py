@@ -5,9 +5,9 @@ from __future__ import annotations
 from .parsing import Parser
 
 _DESCRIPTION = """\
-Throw away what a sandbox has changed of the directory that it was made from: its
-workspace is again what it was at first. The sandbox stays, and so does what is
-outside its workspace. On a terminal you are shown what goes, and asked.
+Throw away what a sandbox has changed of the directory that it was made from:
+its workspace is then what that directory is now. The sandbox stays, and so does
+what is outside its workspace. On a terminal you are shown what goes, and asked.
 """
 
 _EPILOG = """\

@@ -39,6 +39,9 @@ _HIDDEN = tuple(
 )
 
 
+_OF_THE_FIRST = ("/proc/1/oom_score_adj", "/proc/1/oom_adj")
+
+
 def enter(root: str, *, locked: bool) -> None:
     """Make `root` this process's root, with the host's still at `layout.OLD_ROOT`.
 
@@ -106,6 +109,13 @@ def unmount_proc() -> None:
                 if error.errno != errno.EINVAL:  # it was taken away before
                     raise
     kernel.umount("/proc", 0)
+
+
+def hide_first_in_proc() -> None:
+    """Without root its score looks like the sandbox's own; who is killed first is not for the code inside to say."""
+    for name in _OF_THE_FIRST:
+        if os.path.exists(name):
+            kernel.bind(name, name, read_only=True)
 
 
 def hide_in_proc() -> None:
@@ -217,6 +227,7 @@ def close(
     kernel.unshare(kernel.CLONE_NEWCGROUP)
     mount_proc()
     score = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
+    hide_first_in_proc()
     # Not before: without root, proc can only be mounted while another one is in sight.
     kernel.umount(layout.OLD_ROOT)
     socket.sethostname(layout.HOST_NAME)

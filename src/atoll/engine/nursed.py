@@ -118,6 +118,7 @@ def furnish(pid: int, proc: int, trees: dict[str, int], job: dict[str, Any]) -> 
     with jail.inside(pid):
         kernel.move_mount(proc, "/proc")
         jail.hide_in_proc()
+        jail.hide_first_in_proc()
         jail.mount_terminals()
         jail.mount_shared_memory(job["memory"] if polled else None)
         places.attach(trees)
