@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 
 import pytest
 
@@ -38,6 +39,12 @@ class OtherUser:
         return self
 
     def __exit__(self, *exc):
+        # What its zygote has parked may be coming and going still.
+        for _ in range(50):
+            shutil.rmtree(self._home, ignore_errors=True)
+            if not os.path.exists(self._home):
+                return
+            time.sleep(0.1)
         shutil.rmtree(self._home)
 
     def pytest(self, *arguments):

@@ -10,7 +10,7 @@ from typing import List, NamedTuple, Tuple
 from .arguments import Arguments
 from .jobs import GO_ON, Job, Part, Steps
 from .paths import Root, lstat, rename
-from .refusal import file_refusal
+from .refusal import Refused, file_refusal
 from .removal import remove_entry
 from .walking import Step, Walk, open_directory
 from .writing import NewFile, check_replaceable
@@ -55,7 +55,14 @@ def _move(source: Place, target: Place, overwrite: bool) -> Part:
     if overwrite:
         _make_way(target)
     yield from _copy(source, target, overwrite=False)
-    yield from remove_entry(source.directory, source.name)
+    directory = stat.S_ISDIR(_status(source).st_mode)
+    try:
+        yield from remove_entry(source.directory, source.name)
+    except (OSError, Refused):
+        # Of a directory some may be gone by now, and the copy has it; a file is still there.
+        if not directory:
+            os.unlink(target.name, dir_fd=target.directory)
+        raise
 
 
 def _make_way(target: Place) -> None:
