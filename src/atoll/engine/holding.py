@@ -21,18 +21,8 @@ _SECONDS = 2.0
 class Hold:
     """Holds all processes of a sandbox from `with` to its end. `processes` lists them; who is held starts no others.
 
-        self,
-        processes: Callable[[], list[int]],
-        besides: frozenset[int] = frozenset(),
-        seconds: float = _SECONDS,
-        *,
-        force: bool = False,
-    ) -> None:
-        self._list = processes
-        self._besides = besides
-        self._seconds = seconds
-        self._force = force
-        self._ended: set[int] = set()
+    Those `besides` are tasks that the caller has stopped already. All together may take so many `seconds`. With `force`,
+    those are ended that wait for a child of theirs, as after vfork, and so cannot be stopped.
 
     Raises:
         BirthFailed: they start others too fast, or one cannot be stopped; all go on.
