@@ -21,8 +21,8 @@ _SECONDS = 2.0
 class Hold:
     """Holds all processes of a sandbox from `with` to its end. `processes` lists them; who is held starts no others.
 
-    Those `besides` are tasks that the caller has stopped already. All together may take so many `seconds`. With `force`,
-    those are ended that wait for a child of theirs, as after vfork, and so cannot be stopped.
+    Those `besides` are tasks that the caller has stopped already. All together may take so many `seconds`. With
+    `force`, those are ended that wait for a child of theirs, as after vfork, and so cannot be stopped.
 
     Raises:
         BirthFailed: they start others too fast, or one cannot be stopped; all go on.
