@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Self
 
-from . import moving, tracing
+from . import moving, tracing, usage
 from .settings import BirthFailed
 
 _ROUNDS = 100
@@ -63,7 +63,7 @@ class Hold:
             task
             for process in self._list()
             for task in tracing.threads(process)
-            if task not in self._tasks and task not in self._besides | self._ended and not _is_dead(task)
+            if task not in self._tasks and task not in self._besides | self._ended and not usage.is_zombie(task)
         ]
         told = [task for task in map(self._tell, new) if task is not None]
         for task in told:
@@ -92,7 +92,7 @@ class Hold:
         except tracing.TaskEnded:
             return None
         except OSError as error:
-            if _is_dead(task):
+            if usage.is_zombie(task):
                 return None
             raise BirthFailed(f"A process of the sandbox ({_name(task)}) cannot be stopped: {error}.", "busy") from None
         self._tasks[task] = found
@@ -123,14 +123,6 @@ class Hold:
 
 def _is_leader(task: int) -> bool:
     return os.path.exists(f"/proc/{task}/task/{task}")
-
-
-def _is_dead(task: int) -> bool:
-    try:
-        with open(f"/proc/{task}/stat", "rb") as file:
-            return file.read().rpartition(b") ")[2][:1] in b"ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
 
 
 def _name(task: int) -> str:

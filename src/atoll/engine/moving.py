@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 
+from . import usage
 from .tracing import TIMEOUT, NotStopped, Strayed, Task, TaskEnded, leave_behind, let_go, threads
 
 _PAUSE = 0.0005
@@ -92,19 +93,11 @@ def _interrupted(processes: Iterable[int], failed: dict[int, Exception]) -> dict
                 except TaskEnded:
                     continue
                 except OSError as error:
-                    if not _is_dead(each):
+                    if not usage.is_zombie(each):
                         failed[each] = error
-            if all(_is_dead(task) for task in new):
+            if all(usage.is_zombie(task) for task in new):
                 break
     return found
-
-
-def _is_dead(task: int) -> bool:
-    try:
-        with open(f"/proc/{task}/stat", "rb") as file:
-            return file.read().rpartition(b") ")[2][:1] in b"ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
 
 
 def _has_stopped(task: Task) -> bool:

@@ -47,9 +47,6 @@ _NOT_FROM_IMAGE = frozenset(
 Look = Callable[[str], int]
 _LOOKED_AT = kernel.MOUNT_ATTR_NOSUID | kernel.MOUNT_ATTR_NODEV | kernel.MOUNT_ATTR_RDONLY
 
-# The directories /dev and / themselves are on a read-only mount, so nothing can be made in them.
-WRITABLE_INSIDE = ("/tmp", layout.HOME_INSIDE, "/dev")
-
 
 def interpreter() -> str:
     """The directory that holds the Python that runs this, with its standard library.
