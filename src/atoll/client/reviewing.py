@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, TypeVar
 
 from ..driver import Staged
-from ..errors import InvalidInput, Unsupported
+from ..errors import Busy, InvalidInput, Unsupported
 from ..home import state_dir
 from ..policy.text import shown
 from ..types import Applied, Capability, Change
@@ -20,6 +20,7 @@ Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None
 T = TypeVar("T")
 
 _CHOICES = ("ask", "keep", "take")
+_TRIES = 20
 
 
 async def diff(record: Record, paths: Paths, *, text: bool) -> list[Change]:
@@ -71,7 +72,7 @@ def _to_codebase(record: Record, stage: Any, work: Callable[[Any], Applied]) -> 
     shelf = Shelf()
     # Files that are changed in place, such as in their mode, must be no other version's.
     touched = [each.path for each in review.changes(stage, text=False)]
-    while True:
+    for _ in range(_TRIES):
         with shelf.stage_version(record.handle.data["codebase"]["id"], touched) as draft, _copied(stage.base) as base:
             applied = work(stage._replace(source=draft.path, base=base))
             try:
@@ -81,6 +82,7 @@ def _to_codebase(record: Record, stage: Any, work: Callable[[Any], Applied]) -> 
             except MovedOn:
                 continue  # somebody else was faster, and what they did may be in conflict with this
             return applied
+    raise Busy(f"Others changed the codebase {_TRIES} times while this was being applied.")
 
 
 @contextlib.contextmanager
