@@ -219,11 +219,14 @@ class Mason:
         if self._wish.kind == "replace":
             _end_all(self._sandbox)
             self._reach_forgotten()
+        deadline = time.monotonic() + _DEATH
         while True:
             try:
                 return self._exchange_held(trees)
             except _Written as written:
                 self._refuse_or_end(written.place)
+            if time.monotonic() > deadline:
+                raise BirthFailed("The sandbox's processes open files faster than they can be ended.", "busy")
 
     def _exchange_held(self, trees: dict[str, int]) -> None:
         with Hold(self._sandbox.processes, force=self._wish.force) as hold:
