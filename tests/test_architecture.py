@@ -132,7 +132,7 @@ def test_the_guest_imports_only_the_standard_library_and_the_wire(file):
 
 
 def wall_of(module):
-    """`atoll.drivers.fake_keeper` belongs to the wall `fake`."""
+    """`atoll.drivers.jail_talk` belongs to the wall `jail`."""
     return module.split(".")[2].split("_")[0]
 
 

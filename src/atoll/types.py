@@ -21,6 +21,7 @@ Json = Any
 class Capability(enum.Enum):
     """What a driver may declare. A declared one passes the conformance suite, another raises Unsupported."""
 
+    COMMANDS = "commands"
     CODE = "code"
     PTY = "pty"
     WATCH = "watch"

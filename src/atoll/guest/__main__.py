@@ -1,7 +1,8 @@
 """Starts a guest by exec, for walls that have no zygote.
 
-`python -I -S …/atoll/guest/__main__.py --control-fd N --config JSON` needs only the directories
-`atoll/guest` and `atoll/wire`.
+`python -I -S …/atoll/guest/__main__.py LINE --config JSON` needs only the directories `atoll/guest` and `atoll/wire`.
+LINE is how it reaches its keeper: `--control-fd N` is a Unix socket that it inherits, `--control-path PATH` one that it
+connects to, and `--stream-fds R,W` a stream of bytes with a switchboard at its other end.
 """
 
 from __future__ import annotations
@@ -9,14 +10,21 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from typing import List
+from typing import TYPE_CHECKING, Callable, Dict, List
+
+if TYPE_CHECKING:
+    from .server import Server
+
+_LINES = ("--control-fd", "--control-path", "--stream-fds")
+_USAGE = "usage: __main__.py (--control-fd N | --control-path PATH | --stream-fds R,W) --config JSON"
 
 
 def main(argv: List[str]) -> None:
     """Raises SystemExit for a command line that it does not understand."""
     options = dict(zip(argv[::2], argv[1::2]))
-    if set(options) != {"--control-fd", "--config"} or not options["--control-fd"].isdigit():
-        raise SystemExit("usage: __main__.py --control-fd N --config JSON")
+    lines = [name for name in _LINES if name in options]
+    if len(lines) != 1 or set(options) != {lines[0], "--config"}:
+        raise SystemExit(_USAGE)
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     sys.path.insert(0, package)
     from atoll.guest import borrowed
@@ -24,12 +32,50 @@ def main(argv: List[str]) -> None:
     from atoll.guest.server import Server
 
     sys.path.remove(package)
-    control = socket.socket(fileno=int(options["--control-fd"]))
-    os.set_inheritable(control.fileno(), False)
     config = Config.parse(options["--config"])
     if config.cloudpickle:
         borrowed.lend(config.cloudpickle)
-    Server(control, config).run()
+
+    def serve(control: socket.socket) -> Server:
+        os.set_inheritable(control.fileno(), False)
+        return Server(control, config)
+
+    starts: Dict[str, Callable[[str, Callable[[socket.socket], Server]], Server]] = {
+        "--control-fd": _inherited,
+        "--control-path": _connected,
+        "--stream-fds": _streamed,
+    }
+    starts[lines[0]](options[lines[0]], serve).run()
+
+
+def _inherited(value: str, serve: Callable[[socket.socket], Server]) -> Server:
+    if not value.isdigit():
+        raise SystemExit(_USAGE)
+    return serve(socket.socket(fileno=int(value)))
+
+
+def _connected(value: str, serve: Callable[[socket.socket], Server]) -> Server:
+    control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    control.connect(value)
+    return serve(control)
+
+
+def _streamed(value: str, serve: Callable[[socket.socket], Server]) -> Server:
+    from atoll.guest.switchboard import Switchboard
+
+    numbers = value.split(",")
+    if len(numbers) != 2 or not all(number.isdigit() for number in numbers):
+        raise SystemExit(_USAGE)
+    # Copies, and nothing in their places: what a guest starts must not find its line to the keeper.
+    reader, writer = (os.dup(int(number)) for number in numbers)
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in numbers:
+        os.dup2(null, int(number))
+    os.close(null)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    server = serve(theirs)
+    Switchboard(server.loop, reader, writer, ours, lambda: None, may_open=True)
+    return server
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from .contexts import Contexts
 from .jobs import Job, Steps
 from .keeperline import DEATH, ENVIRONMENT, NEW_CLIENT, KeeperLine, Order
 from .lasting import Lasting
-from .loop import IN, Callback, Signals
+from .loop import IN, Callback, Loop, Signals
 from .machine import Machine, undo_inherited_signals
 from .paths import Root
 from .refusal import invalid
@@ -74,6 +74,11 @@ class Server:
         self._operations = self._table(machine.root)
         Signals(machine.loop, self._signal_handlers())
         machine.loop.watch(self._line.fileno(), IN, self._hear_keeper)
+
+    @property
+    def loop(self) -> Loop:
+        """For what else is to be served in this process."""
+        return self._machine.loop
 
     def prefork_context(self) -> None:
         """Make the process of the context "main" ahead of its first cell."""

@@ -12,6 +12,7 @@ from .needs import concerns, lacked, needed
 from .suite import Test, all_tests, checks_of, groups
 
 MEANINGS = {
+    Capability.COMMANDS: "`run`, `start`, `stream`, `session`: programs and shells",
     Capability.CODE: "`run_code`: Python that keeps its state",
     Capability.PTY: "`start(pty=…)`: terminals",
     Capability.WATCH: "`files.watch`",

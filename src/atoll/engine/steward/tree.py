@@ -1,21 +1,12 @@
-"""The processes of a fake sandbox, which no wall holds together."""
+"""The processes below a steward, where no wall holds them together."""
 
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import signal
-import sys
-from typing import Any
 
 _SET_CHILD_SUBREAPER = 36
-
-
-def guest_command(packages: str, control: int, config: dict[str, Any]) -> list[str]:
-    """How a guest is started by exec."""
-    main = os.path.join(packages, "atoll", "guest", "__main__.py")
-    return [sys.executable, "-I", "-S", main, "--control-fd", str(control), "--config", json.dumps(config)]
 
 
 def adopt_orphans() -> None:
@@ -45,8 +36,8 @@ def _parent(pid: str) -> tuple[int, int] | None:
 
 
 def signal_all(pid: int, number: int) -> None:
-    """To a process and all below it."""
-    for target in (pid, *descendants(pid)):
+    """To all processes below one."""
+    for target in descendants(pid):
         try:
             os.kill(target, number)
         except ProcessLookupError:

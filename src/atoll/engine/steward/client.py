@@ -1,0 +1,262 @@
+"""The client's side of a steward: a driver whose walls are kept by one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import time
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from ...driver import Driver, Register
+from ...errors import (
+    AtollError,
+    Busy,
+    CreateFailed,
+    InvalidInput,
+    ProtocolError,
+    SandboxError,
+    SandboxGone,
+    Unresponsive,
+    Unsupported,
+    WallUnavailable,
+)
+from ...home import state_dir
+from ...io import Stream
+from ...types import Handle, Info, Metrics, Spec, Status
+from .. import messages
+from ..removal import remove_tree
+from ..settings import started_at
+from .steward import SOCKET, kept_until, word_of_end
+from .wall import FILES
+
+_PATIENCE = 120.0
+ERRORS: dict[str, type[AtollError]] = {
+    "unsupported": Unsupported,
+    "busy": Busy,
+    "create_failed": CreateFailed,
+    "wall_unavailable": WallUnavailable,
+    "invalid_input": InvalidInput,
+}
+_METRICS = tuple(name for name in Metrics._fields if name != "uptime")
+
+
+class StewardDriver(Driver):
+    """A driver whose sandboxes are directories with a steward each. A subclass says what goes into one.
+
+    `<state directory>/<driver>/<id>/` is the box of a sandbox; what it has written is in `files` there.
+    """
+
+    wall: ClassVar[str]
+    """Where the `Wall` of the steward is: "module:name"."""
+
+    @abstractmethod
+    def prepare(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
+        """Furnish a box and give what the wall is built from, as JSON. May block; runs in a thread.
+
+        What it makes outside the box is registered nowhere yet: when it raises, it leaves nothing.
+
+        Raises:
+            Unsupported: the spec asks for what this wall cannot honour; nothing was started.
+            WallUnavailable, CreateFailed: it cannot be made.
+        """
+
+    def abandon(self, box: str, job: Mapping[str, Any]) -> None:
+        """Remove what `prepare` made outside of a box whose steward never started. May block."""
+
+    def sweep(self, handle: Handle, box: str) -> None:
+        """Remove what a steward that was killed has left outside of the box. May block, and be called in vain."""
+
+    async def create(self, spec: Spec, register: Register, resume: Handle | None = None) -> Handle:
+        name = f"{self.name}-{os.urandom(6).hex()}" if resume is None else resume.id
+        box = _box(self.name, name) if resume is None else self.box(resume)
+        job = await self.io.in_thread(lambda: self._furnish(spec, box, resume))
+        return await self._birth(name, box, spec, job, register)
+
+    def _furnish(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
+        if resume is None:
+            os.makedirs(f"{box}/{FILES}", mode=0o700)
+        try:
+            return self.prepare(spec, box, resume)
+        except BaseException:
+            if resume is None:
+                remove_tree(box)
+            raise
+
+    async def _birth(self, name: str, box: str, spec: Spec, job: dict[str, Any], register: Register) -> Handle:
+        """Start the steward, and let it live once the sandbox is written down."""
+        order = {
+            "wall": self.wall,
+            "box": box,
+            "job": job,
+            "lifetime": spec.lifetime,
+            "path": [place for place in sys.path if place],
+        }
+        ours, theirs = messages.pair()
+        with ours:
+            try:
+                with theirs:
+                    await self.io.in_thread(lambda: _start(order, theirs))
+            except BaseException:
+                self.abandon(box, job)
+                if not kept_until(box):
+                    remove_tree(box)
+                raise
+            facts, _ = await self._answer(ours, "ready")
+            handle = Handle(self.name, name, {**facts, "box": box})
+            register(handle)
+            await self._ask_on(ours, handle, {"op": "keep"})
+        return handle
+
+    def box(self, handle: Handle) -> str:
+        """The directory of a sandbox."""
+        path = handle.data.get("box")
+        return path if isinstance(path, str) else _box(self.name, handle.id)
+
+    async def open_guest(self, handle: Handle) -> Stream:
+        _, fds = await self._ask(handle, {"op": "open"})
+        if len(fds) != 1:
+            raise ProtocolError("The sandbox's steward gave no stream.")
+        return Stream(self.io, socket.socket(fileno=fds[0]))
+
+    async def status(self, handle: Handle) -> Status:
+        try:
+            answer, _ = await self._ask(handle, {"op": "status"})
+        except SandboxGone:
+            return "stopped" if kept_until(self.box(handle)) > time.time() else "gone"
+        return "paused" if answer.get("status") == "paused" else "running"
+
+    async def describe(self, handle: Handle, info: Info) -> Info:
+        described = await super().describe(handle, info)
+        data = handle.data
+        return described._replace(
+            limits=data.get("limits", {}), walls=tuple(data.get("walls", ())), view=data.get("view")
+        )
+
+    async def set_lifetime(self, handle: Handle, seconds: float) -> None:
+        await self._ask(handle, {"op": "lifetime", "seconds": seconds})
+
+    async def metrics(self, handle: Handle) -> Metrics:
+        answer, _ = await self._ask(handle, {"op": "metrics"})
+        return Metrics(uptime=answer["uptime"], **{name: answer.get(name) for name in _METRICS})
+
+    async def pause(self, handle: Handle) -> None:
+        await self._ask(handle, {"op": "pause"})
+
+    async def resume(self, handle: Handle) -> None:
+        await self._ask(handle, {"op": "resume"})
+
+    async def keep(self, handle: Handle) -> None:
+        await self._ask(handle, {"op": "checkpoint"})
+
+    async def stop(self, handle: Handle) -> None:
+        await self._ask(handle, {"op": "stop"})
+
+    async def destroy(self, handle: Handle) -> None:
+        try:
+            await self._ask(handle, {"op": "destroy"})
+        except SandboxGone:
+            pass  # the steward has ended already; what is left is swept up here
+        await self.io.in_thread(lambda: self._sweep(handle))
+
+    def _sweep(self, handle: Handle) -> None:
+        box = self.box(handle)
+        _end_steward(handle)
+        try:
+            self.sweep(handle, box)
+            if os.path.lexists(box):
+                remove_tree(box)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(word_of_end(box))
+        except OSError as error:
+            raise SandboxError(f"What is left of sandbox {handle.id} cannot be removed: {error}.") from error
+
+    async def _hold(self, handle: Handle) -> socket.socket:
+        """Have everything in it stand still for as long as the socket is open."""
+        sock = self._reach(handle)
+        try:
+            await self._ask_on(sock, handle, {"op": "hold"})
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    async def _ask(self, handle: Handle, request: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
+        """One question to the steward.
+
+        Raises:
+            SandboxGone: nobody keeps this sandbox any more.
+            Unresponsive: its steward cannot be reached from here; that says nothing about the sandbox.
+        """
+        with self._reach(handle) as sock:
+            return await self._ask_on(sock, handle, request)
+
+    async def _ask_on(
+        self, sock: socket.socket, handle: Handle, request: dict[str, Any]
+    ) -> tuple[dict[str, Any], list[int]]:
+        try:
+            await self.io.send(sock, messages.encode(request))
+        except OSError:
+            raise self._gone(handle) from None
+        try:
+            return await self._answer(sock, "ok")
+        except SandboxGone:
+            raise self._gone(handle) from None
+
+    def _reach(self, handle: Handle) -> socket.socket:
+        try:
+            return messages.connect(f"{self.box(handle)}/{SOCKET}")
+        except messages.NOBODY:
+            raise self._gone(handle) from None
+        except OSError as error:
+            raise Unresponsive(f"The steward of sandbox {handle.id} cannot be reached: {error.strerror}.") from error
+
+    def _gone(self, handle: Handle) -> SandboxGone:
+        try:
+            with open(word_of_end(self.box(handle)), encoding="utf-8") as file:
+                why = file.read(2000)
+        except (OSError, ValueError):
+            return SandboxGone(f"Sandbox {handle.id} has ended.")
+        return SandboxGone(f"Sandbox {handle.id} has ended: {why}")
+
+    async def _answer(self, sock: socket.socket, word: str) -> tuple[dict[str, Any], list[int]]:
+        try:
+            data, fds = await self.io.recv_fds(sock, messages.MAX_MESSAGE, 1, _PATIENCE)
+            answer = messages.decode(data)
+        except TimeoutError:
+            raise Unresponsive("The sandbox's steward did not answer in time.") from None
+        except (messages.Ended, ConnectionError):
+            if word == "ready":
+                raise CreateFailed("The sandbox's steward died while it made the sandbox.") from None
+            raise SandboxGone("The sandbox ended before it answered.") from None
+        if word in answer:
+            return answer[word], fds
+        error: Mapping[str, Any] = answer.get("error", {})
+        kind = ERRORS.get(str(error.get("code")), SandboxError)
+        raise kind(str(error.get("message", answer)), hint=error.get("hint"))
+
+
+def _box(driver: str, name: str) -> str:
+    return os.path.join(state_dir(), driver, name)
+
+
+def _start(order: dict[str, Any], maker: socket.socket) -> None:
+    from . import launch
+
+    launch.start(order, maker)
+
+
+def _end_steward(handle: Handle) -> None:
+    """End one that nobody can reach any more, because its socket was removed. All behind its wall die with it."""
+    pid, started = handle.data.get("pid"), handle.data.get("started")
+    if not isinstance(pid, int) or not isinstance(started, int):
+        return
+    try:
+        if started_at(pid) == started:
+            os.kill(pid, signal.SIGKILL)
+    except (FileNotFoundError, ProcessLookupError):
+        return

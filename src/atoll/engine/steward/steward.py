@@ -1,0 +1,303 @@
+"""The steward: starts a guest behind its wall, hands out streams to it, and ends it in time.
+
+It trusts nothing that the guest says; of its control channel it only waits for the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import socket
+import sys
+import time
+from importlib import import_module
+from typing import Any, NoReturn
+
+from .. import messages
+from ..removal import remove_tree
+from ..settings import started_at
+from .wall import StartFailed, Wall
+
+SOCKET, STOPPED, JOB = "steward", "stopped", "job"
+_LONGEST_SLEEP = 86400.0
+
+
+class Steward:
+    def __init__(self, job: dict[str, Any], wall: Wall, maker: socket.socket) -> None:
+        self._box: str = job["box"]
+        self._lifetime = float(job["lifetime"])
+        self._env = job.get("env")
+        self._wall = wall
+        self._maker: socket.socket | None = maker
+        self._clients: dict[int, socket.socket] = {}
+        self._holds: set[int] = set()
+        self._paused = False
+        self._done = False
+        self._keep_files = False
+        self._ending: socket.socket | None = None
+        self._poll = select.poll()
+
+    def live(self) -> None:
+        """From birth to end.
+
+        Raises:
+            StartFailed: it was not born; nothing is left of it.
+        """
+        listener = self._born()
+        try:
+            while not self._done:
+                self._turn(listener)
+        finally:
+            self._end()
+            listener.close()
+
+    def _born(self) -> socket.socket:
+        _claim(self._box)
+        path = f"{self._box}/{SOCKET}"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        resumed = _is_kept(self._box)
+        try:
+            listener = messages.listen(path)
+            self._control = self._wall.start()
+        except BaseException as error:
+            self._wall.end()
+            if not resumed:
+                self._wall.remove()
+                remove_tree(self._box)
+            if isinstance(error, OSError):
+                raise StartFailed(f"The sandbox could not be made: {error}.") from error
+            raise
+        self._control.setblocking(False)
+        self._since = time.time()
+        self._expires = self._since + self._lifetime
+        if self._env is not None:
+            self._control.send(b"e" + json.dumps(self._env).encode())
+        for sock in (listener, self._control):
+            self._poll.register(sock, select.POLLIN)
+        assert self._maker is not None  # noqa: S101  # set until it says "keep"
+        self._add(self._maker)
+        own = {"pid": os.getpid(), "started": started_at(os.getpid())}
+        messages.send(self._maker, {"ready": {**self._wall.facts, **own}})
+        return listener
+
+    def _add(self, client: socket.socket) -> None:
+        client.setblocking(False)
+        self._clients[client.fileno()] = client
+        self._poll.register(client, select.POLLIN)
+
+    def _turn(self, listener: socket.socket) -> None:
+        wait = min(max(0.0, self._expires - time.time()), _LONGEST_SLEEP)
+        for fd, _ in self._poll.poll(wait * 1000 + 1):
+            if fd == listener.fileno():
+                with contextlib.suppress(OSError):
+                    self._add(listener.accept()[0])
+            elif fd == self._control.fileno():
+                self._hear_guest()
+            elif fd in self._clients:
+                self._serve(self._clients[fd])
+        if time.time() >= self._expires:
+            self._done, self._keep_files = True, False
+
+    def _hear_guest(self) -> None:
+        """Only its end is of interest; what else it says goes nowhere."""
+        try:
+            if self._control.recv(messages.MAX_MESSAGE):
+                return
+        except BlockingIOError:
+            return
+        except OSError:
+            pass
+        if not self._done:
+            self._keep_files = _is_kept(self._box)
+            _leave_word(self._box, self._wall.epitaph())
+        self._done = True
+
+    def _serve(self, client: socket.socket) -> None:
+        try:
+            request, fds = messages.receive(client)
+            messages.close(fds)
+        except BlockingIOError:
+            return
+        except (messages.Ended, ValueError, OSError):
+            self._drop(client)
+            return
+        try:
+            self._obey(client, request)
+        except BlockingIOError:
+            self._drop(client)  # it does not read its answers
+        except OSError as error:
+            self._refuse(client, str(error), "sandbox_error")
+
+    def _refuse(self, client: socket.socket, message: str, code: str) -> None:
+        try:
+            messages.send(client, {"error": {"code": code, "message": message}})
+        except OSError:
+            self._drop(client)
+
+    def _drop(self, client: socket.socket) -> None:
+        fd = client.fileno()
+        self._poll.unregister(client)
+        del self._clients[fd]
+        if client is self._maker:
+            # It leaves before "keep" and has not written the sandbox down: nobody knows of it, unless it was stopped.
+            self._keep_files = _is_kept(self._box)
+            self._done = True
+        if fd in self._holds:
+            self._holds.discard(fd)
+            self._freeze_as_wanted()
+        client.close()
+
+    def _obey(self, client: socket.socket, request: dict[str, Any]) -> None:
+        op = request.get("op")
+        if op == "open":
+            self._open(client)
+        elif op in ("destroy", "stop"):
+            self._keep_files = op == "stop"
+            self._ending, self._done = client, True
+        elif op == "metrics":
+            usage = self._wall.usage()
+            messages.send(client, {"ok": {**usage, "uptime": time.time() - self._since}})
+        else:
+            self._change(client, request)
+            messages.send(client, {"ok": {"status": "paused" if self._paused else "running"}})
+
+    def _change(self, client: socket.socket, request: dict[str, Any]) -> None:
+        op = request.get("op")
+        if op == "keep":
+            self._maker = None
+            self._keep_on()
+        elif op == "checkpoint":
+            _mark_kept(self._box, self._expires)
+        elif op == "lifetime":
+            self._expires = time.time() + float(request["seconds"])
+            self._keep_on()
+        elif op == "hold":
+            self._holds.add(client.fileno())
+            self._freeze_as_wanted()
+        elif op in ("pause", "resume"):
+            self._paused = op == "pause"
+            self._freeze_as_wanted()
+
+    def _keep_on(self) -> None:
+        """What was to be kept once, is until its new time."""
+        if _is_kept(self._box):
+            _mark_kept(self._box, self._expires)
+
+    def _freeze_as_wanted(self) -> None:
+        """Frozen while it is paused, and while a client that copies its files holds it still."""
+        if self._paused or self._holds:
+            self._wall.pause()
+        else:
+            self._wall.resume()
+
+    def _open(self, client: socket.socket) -> None:
+        if self._paused:
+            self._refuse(client, "The sandbox is paused. Call resume() first.", "busy")
+            return
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            try:
+                socket.send_fds(self._control, [b"c"], [theirs.fileno()])
+            except BlockingIOError:
+                self._refuse(client, "The sandbox takes no more connections for now.", "busy")
+                return
+            messages.send(client, {"ok": {}}, ours.fileno())
+
+    def _end(self) -> None:
+        self._wall.end()
+        if self._keep_files:
+            # Before the end of the socket: who finds nobody there must find this.
+            _mark_kept(self._box, self._expires)
+        else:
+            self._wall.remove()
+            remove_tree(self._box)
+        if self._ending is not None:
+            with contextlib.suppress(OSError):
+                messages.send(self._ending, {"ok": {}})
+
+
+def _claim(box: str) -> None:
+    """Make this process the one that keeps a sandbox, for as long as it lives. Raises StartFailed, OSError."""
+    try:
+        fd = os.open(box, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise StartFailed("The files of this sandbox are gone: somebody has destroyed it.") from None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        raise StartFailed("Somebody else is already resuming this sandbox.", "busy") from None
+
+
+def word_of_end(box: str) -> str:
+    """Where a steward writes why its sandbox has ended, if it can tell."""
+    return f"{box}.end"
+
+
+def _leave_word(box: str, epitaph: str | None) -> None:
+    if epitaph:
+        with contextlib.suppress(OSError), open(word_of_end(box), "w", encoding="utf-8") as file:
+            file.write(epitaph)
+
+
+def _mark_kept(box: str, until: float) -> None:
+    path = f"{box}/{STOPPED}"
+    with open(f"{path}.new", "w", encoding="ascii") as file:
+        file.write(str(until))
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(f"{path}.new", path)
+
+
+def kept_until(box: str) -> float:
+    """Until when the files of a stopped sandbox are kept; 0 when it is not a stopped one."""
+    try:
+        with open(f"{box}/{STOPPED}", encoding="ascii") as file:
+            return float(file.read())
+    except (OSError, ValueError):
+        return 0.0
+
+
+def _is_kept(box: str) -> bool:
+    return kept_until(box) > 0
+
+
+def load(target: str) -> type[Wall]:
+    """The class that a `module:name` says."""
+    module, _, name = target.partition(":")
+    found: type[Wall] = getattr(import_module(module), name)
+    return found
+
+
+def main(maker: int) -> NoReturn:
+    """Take the job from standard input, leave the maker's family, and keep the sandbox."""
+    with open(0, "rb", closefd=False) as source:
+        job = json.load(source)
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    os.chdir("/")
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    os.dup2(null, 0)
+    sys.path += job["path"]
+    sock = socket.socket(fileno=maker)
+    os.set_inheritable(maker, False)
+    code = 1
+    try:
+        Steward(job, load(job["wall"])(job["box"], job["job"]), sock).live()
+        code = 0
+    except StartFailed as failed:
+        _report(sock, str(failed), failed.code, failed.hint)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the maker must hear of it
+        _report(sock, f"The sandbox could not be made: {error!r}.", "create_failed", None)
+    finally:
+        os._exit(code)
+
+
+def _report(sock: socket.socket, message: str, code: str, hint: str | None) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        messages.send(sock, {"error": {"code": code, "message": message[:4000], "hint": hint}})

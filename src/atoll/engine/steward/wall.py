@@ -1,0 +1,72 @@
+"""What a steward asks of the wall that it keeps. A wall that is run by a steward implements this."""
+
+from __future__ import annotations
+
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+FILES = "files"
+"""The directory in a box that holds everything a sandbox has written: what `stop` keeps and a snapshot copies."""
+
+
+class StartFailed(Exception):
+    """A sandbox could not be made. `code` is one of `client.ERRORS`."""
+
+    def __init__(self, message: str, code: str = "create_failed", hint: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.hint = hint
+
+
+class Wall(ABC):
+    """One wall around one sandbox. Lives in the steward's process, which serves nobody while a method runs.
+
+    Args:
+        box: the directory of the sandbox on the host, with `files` in it.
+        job: what the driver's `prepare` gave, as JSON has it.
+
+    Attributes:
+        facts: what the client is told when the sandbox is ready; kept in `Handle.data`. `limits` and `walls` are
+            shown by `Info`.
+    """
+
+    def __init__(self, box: str, job: Mapping[str, Any]) -> None:
+        self.box = box
+        self.job = job
+        self.facts: dict[str, Any] = {}
+
+    @abstractmethod
+    def start(self) -> socket.socket:
+        """Start the guest, and give the SOCK_SEQPACKET socket that it takes its orders from.
+
+        Where no descriptor can be passed into the wall, it is that of a `switchboard`. Its end means that the guest
+        has ended. The guest ends when this process does.
+
+        Raises:
+            StartFailed: it did not start; `end` and `remove` are called.
+        """
+
+    @abstractmethod
+    def end(self) -> None:
+        """Kill everything behind the wall and wait until it is dead. May be called twice, and before `start`."""
+
+    def remove(self) -> None:  # noqa: B027 - most walls have nothing there
+        """Remove what there is of it outside its box. Comes after `end`."""
+
+    def pause(self) -> None:
+        """Freeze everything behind the wall. Raises OSError."""
+        raise NotImplementedError
+
+    def resume(self) -> None:
+        """Thaw it. Raises OSError."""
+        raise NotImplementedError
+
+    def usage(self) -> dict[str, Any]:
+        """The members of `Metrics` but `uptime`, as far as they can be told."""
+        return {}
+
+    def epitaph(self) -> str | None:
+        """Why the guest has ended by itself, for people to read; None where nothing is known."""
+        return None
