@@ -93,6 +93,10 @@ class Driver(ABC):
     async def health(self) -> list[Layer]:
         """Each layer of the wall on this host. Starts nothing, changes nothing."""
 
+    async def ending(self, handle: Handle) -> str | None:
+        """Why a sandbox has ended by itself, as the second half of a sentence; None where nobody can tell."""
+        return None
+
     async def workshop(self, spec: Spec, shown: Sequence[str]) -> Handle:
         """A sandbox to build packages in, which nobody else sees and which ends with this process at the latest.
 

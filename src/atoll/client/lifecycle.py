@@ -66,9 +66,11 @@ async def connect(io: IO, id: str) -> Record:
         raise InvalidInput(f"id is a {type(id).__name__}; give the id of a sandbox.")
     registered = store.shared()
     row = registered.get(id)
+    driver = registry.load(row.driver, io)
+    reason = None if row.handle is None else await driver.ending(row.handle)
     record = await _record(io, registered, row)
     if record is None:
-        raise SandboxGone(f"The sandbox {id} is gone: {reason_of_end(_info(row, 'gone'), row)}.")
+        raise SandboxGone(f"The sandbox {id} is gone: {reason or reason_of_end(_info(row, 'gone'), row)}.")
     return record
 
 
@@ -208,10 +210,11 @@ async def _look(io: IO, registered: Store, row: Row) -> Info | None:
         status = await driver.status(row.handle)
         if status != "gone":
             return await driver.describe(row.handle, _info(row, status))
+        reason = await driver.ending(row.handle) or reason_of_end(_info(row, "gone"), row)
         first = await _sweep(driver, registered, row.handle)
     except AtollError as error:
         return _info(row, row.status)._replace(reason=f"it cannot be asked: {error}")
-    return _info(row, "gone")._replace(reason=reason_of_end(_info(row, "gone"), row)) if first else None
+    return _info(row, "gone")._replace(reason=reason) if first else None
 
 
 async def _sweep(driver: Driver, registered: Store, handle: Handle) -> bool:
