@@ -5,10 +5,11 @@ from __future__ import annotations
 SHELLS = "sh bash dash"
 CORE = """
 [ arch b2sum base32 base64 basename basenc cat chgrp chmod chown chroot cksum comm cp csplit cut date dd df dir
-dircolors dirname du echo env expand expr factor false fmt fold groups head hostid id install join link ln logname ls md5sum
-mkdir mkfifo mknod mktemp mv nice nl nohup nproc numfmt od paste pathchk pinky pr printenv printf ptx pwd readlink realpath
-rm rmdir runcon seq sha1sum sha224sum sha256sum sha384sum sha512sum shred shuf sleep sort split stat stdbuf stty sum sync
-tac tail tee test timeout touch tr true truncate tsort tty uname unexpand uniq unlink users vdir wc who whoami yes
+dircolors dirname du echo env expand expr factor false fmt fold groups head hostid id install join link ln logname
+ls md5sum mkdir mkfifo mknod mktemp mv nice nl nohup nproc numfmt od paste pathchk pinky pr printenv printf ptx pwd
+readlink realpath rm rmdir runcon seq sha1sum sha224sum sha256sum sha384sum sha512sum shred shuf sleep sort split
+stat stdbuf stty sum sync tac tail tee test timeout touch tr true truncate tsort tty uname unexpand uniq unlink
+users vdir wc who whoami yes
 """
 TEXT = "grep egrep fgrep sed awk mawk gawk diff cmp diff3 sdiff patch less more file find xargs which tree jq rg"
 ARCHIVES = "tar gzip gunzip zcat bzip2 bunzip2 bzcat xz unxz xzcat zstd unzstd zip unzip cpio"
