@@ -91,7 +91,7 @@ class Steward:
         self._poll.register(client, select.POLLIN)
 
     def _turn(self, listener: socket.socket) -> None:
-        wait = min(max(0.0, self._expires - time.time()), _LONGEST_SLEEP)
+        wait = min(max(0.0, self._expires - time.time()), _LONGEST_SLEEP, self._wall.tend(time.monotonic()))
         for fd, _ in self._poll.poll(wait * 1000 + 1):
             if fd == listener.fileno():
                 with contextlib.suppress(OSError):
