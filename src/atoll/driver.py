@@ -59,6 +59,8 @@ class Driver(ABC):
     name: ClassVar[str]
     summary: ClassVar[str]
     capabilities: ClassVar[frozenset[Capability]]
+    names_images: ClassVar[bool] = False
+    """Whether `Spec.image` may be a name that the wall knows, and not only an absolute path."""
 
     def __init__(self, io: IO) -> None:
         self.io = io
