@@ -63,10 +63,14 @@ class Wall(ABC):
         """Thaw it. Raises OSError."""
         raise NotImplementedError
 
+    def tend(self, now: float) -> float:
+        """Look after it, at a monotonic time; gives the seconds until this is to be called again."""
+        return float("inf")
+
     def usage(self) -> dict[str, Any]:
         """The members of `Metrics` but `uptime`, as far as they can be told."""
         return {}
 
     def epitaph(self) -> str | None:
-        """Why the guest has ended by itself, for people to read; None where nothing is known."""
+        """Why the guest has ended by itself, as the second half of a sentence; None where nothing is known."""
         return None
