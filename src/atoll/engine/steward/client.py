@@ -95,7 +95,8 @@ class StewardDriver(Driver):
         order = {
             "wall": self.wall,
             "box": box,
-            "job": job,
+            "job": {name: value for name, value in job.items() if name != "env"},
+            "env": job.get("env"),
             "lifetime": spec.lifetime,
             "path": [place for place in sys.path if place],
         }
