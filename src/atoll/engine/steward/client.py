@@ -113,7 +113,8 @@ class StewardDriver(Driver):
             "wall": self.wall,
             "begin": begin and {"files": begin["files"], "owners": _owners(begin, job)},
             "box": box,
-            "job": job,
+            "job": {name: value for name, value in job.items() if name != "env"},
+            "env": job.get("env"),
             "lifetime": spec.lifetime,
             "path": [place for place in sys.path if place],
         }
