@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import pathlib
+import re
 
 import pytest
 
@@ -144,3 +146,16 @@ def test_every_capability_is_tested_and_its_absence_too():
 
 def test_no_two_groups_have_a_test_of_the_same_name():
     assert sum(len(checks_of(group)) for group in groups()) == len(all_tests())
+
+
+def test_what_runs_commands_says_so():
+    """Or a wall without commands could not pass it."""
+    calls = re.compile(r"(?<!Sandbox)\.(run|run_many|start|stream|session|processes)\(")
+    silent = [
+        name
+        for name, test in all_tests().items()
+        if calls.search(inspect.getsource(test))
+        and Capability.COMMANDS not in needed(test)
+        and not lacked(test) & {Capability.COMMANDS, Capability.PTY}
+    ]
+    assert not silent

@@ -21,6 +21,7 @@ from ..policy.spec import make_spec, spec_from_json
 from ..policy.text import shown
 from ..store import Reservation, Row, Store
 from ..types import Capability, Handle, Info, Resources, Spec, Status
+from .choosing import choose
 from .record import Record, reason_of_end
 from .running import Callback, check_listener
 
@@ -51,8 +52,11 @@ async def create(io: IO, driver: str | None = None, *, on_progress: Callback | N
     """
     check_listener(io, "on_progress", on_progress)
     registered = store.shared()
-    wall = _load(driver, io)
-    return await _build(wall, await _spec(wall, wishes), registered, registered.add, on_progress)
+
+    async def make(wall: Driver) -> Record:
+        return await _build(wall, await _spec(wall, wishes), registered, registered.add, on_progress)
+
+    return await choose(io, driver, make)
 
 
 async def connect(io: IO, id: str) -> Record:
@@ -66,9 +70,11 @@ async def connect(io: IO, id: str) -> Record:
         raise InvalidInput(f"id is a {type(id).__name__}; give the id of a sandbox.")
     registered = store.shared()
     row = registered.get(id)
+    driver = registry.load(row.driver, io)
+    reason = None if row.handle is None else await driver.ending(row.handle)
     record = await _record(io, registered, row)
     if record is None:
-        raise SandboxGone(f"The sandbox {id} is gone: {reason_of_end(_info(row, 'gone'), row)}.")
+        raise SandboxGone(f"The sandbox {id} is gone: {reason or reason_of_end(_info(row, 'gone'), row)}.")
     return record
 
 
@@ -113,8 +119,16 @@ async def get_or_create(
     """
     check_listener(io, "on_progress", on_progress)
     labels = _some(labels)
-    wall = _load(driver, io)
-    spec = await _spec(wall, {**wishes, "labels": labels})
+
+    async def make(wall: Driver) -> Record:
+        return await _get_or_make(io, labels, wall, await _spec(wall, {**wishes, "labels": labels}), on_progress)
+
+    return await choose(io, driver, make)
+
+
+async def _get_or_make(
+    io: IO, labels: Mapping[str, str], wall: Driver, spec: Spec, on_progress: Callback | None
+) -> Record:
     registered = store.shared()
     dead: set[str] = set()
     deadline = time.monotonic() + _MAKING
@@ -208,10 +222,11 @@ async def _look(io: IO, registered: Store, row: Row) -> Info | None:
         status = await driver.status(row.handle)
         if status != "gone":
             return await driver.describe(row.handle, _info(row, status))
+        reason = await driver.ending(row.handle) or reason_of_end(_info(row, "gone"), row)
         first = await _sweep(driver, registered, row.handle)
     except AtollError as error:
         return _info(row, row.status)._replace(reason=f"it cannot be asked: {error}")
-    return _info(row, "gone")._replace(reason=reason_of_end(_info(row, "gone"), row)) if first else None
+    return _info(row, "gone")._replace(reason=reason) if first else None
 
 
 async def _sweep(driver: Driver, registered: Store, handle: Handle) -> bool:
@@ -255,10 +270,6 @@ def _instead(name: str, value: object) -> str:
     if name in Resources._fields:
         return f'give resources={{"{name}": {shown(value)}}}'
     return f"a sandbox is made with {', '.join(wish for wish in _WISHES if wish not in _PLANNED)}"
-
-
-def _load(driver: str | None, io: IO) -> Driver:
-    return registry.load(registry.default_name() if driver is None else driver, io)
 
 
 def _some(labels: Mapping[str, str]) -> dict[str, str]:

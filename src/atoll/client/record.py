@@ -43,6 +43,8 @@ class Record:
         """How it stands now, judged by the driver."""
         status = await self.driver.status(self.handle)
         self.info = self.info._replace(status=status)
+        if status == "gone" and self.info.reason is None:
+            self.info = self.info._replace(reason=await self.driver.ending(self.handle))
         return status
 
     def gone(self) -> SandboxGone:

@@ -140,6 +140,9 @@ class StewardDriver(Driver):
             limits=data.get("limits", {}), walls=tuple(data.get("walls", ())), view=data.get("view")
         )
 
+    async def ending(self, handle: Handle) -> str | None:
+        return _why(self.box(handle))
+
     async def set_lifetime(self, handle: Handle, seconds: float) -> None:
         await self._ask(handle, {"op": "lifetime", "seconds": seconds})
 
@@ -222,12 +225,7 @@ class StewardDriver(Driver):
             raise Unresponsive(f"The steward of sandbox {handle.id} cannot be reached: {error.strerror}.") from error
 
     def _gone(self, handle: Handle) -> SandboxGone:
-        try:
-            with open(word_of_end(self.box(handle)), encoding="utf-8") as file:
-                why = file.read(2000)
-        except (OSError, ValueError):
-            return SandboxGone(f"Sandbox {handle.id} has ended.")
-        return SandboxGone(f"Sandbox {handle.id} has ended: {why}")
+        return SandboxGone(f"Sandbox {handle.id} has ended: {_why(self.box(handle)) or 'its steward is gone'}.")
 
     async def _answer(self, sock: socket.socket, word: str) -> tuple[dict[str, Any], list[int]]:
         try:
@@ -244,6 +242,15 @@ class StewardDriver(Driver):
         error: Mapping[str, Any] = answer.get("error", {})
         kind = ERRORS.get(str(error.get("code")), SandboxError)
         raise kind(str(error.get("message", answer)), hint=error.get("hint"))
+
+
+def _why(box: str) -> str | None:
+    """What the steward has left word of."""
+    try:
+        with open(word_of_end(box), encoding="utf-8") as file:
+            return file.read(2000)
+    except (OSError, ValueError):
+        return None
 
 
 def _box(driver: str, name: str) -> str:

@@ -72,5 +72,5 @@ class Wall(ABC):
         return {}
 
     def epitaph(self) -> str | None:
-        """Why the guest has ended by itself, for people to read; None where nothing is known."""
+        """Why the guest has ended by itself, as the second half of a sentence; None where nothing is known."""
         return None

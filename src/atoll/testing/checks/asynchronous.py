@@ -35,6 +35,7 @@ class AsyncChecks(Checks):
 
         self.on_a_loop(main())
 
+    @needs(Capability.COMMANDS)
     def test_async_a_command_runs(self, label: dict[str, str]) -> None:
         async def story(sandbox: AsyncSandbox) -> None:
             done = await sandbox.run("cat; echo err >&2; exit 3", stdin="in", env={"A": "b"})
@@ -47,6 +48,7 @@ class AsyncChecks(Checks):
         self.with_sandbox(story, labels=label)
         assert Sandbox.list(label) == []
 
+    @needs(Capability.COMMANDS)
     def test_async_many_commands_run_at_once(self) -> None:
         async def story(sandbox: AsyncSandbox) -> None:
             async with asyncio.TaskGroup() as group:
@@ -56,6 +58,7 @@ class AsyncChecks(Checks):
 
         self.with_sandbox(story)
 
+    @needs(Capability.COMMANDS)
     def test_async_a_stream_is_live(self) -> None:
         async def story(sandbox: AsyncSandbox) -> None:
             script = "echo first; while [ ! -e go ]; do sleep 0.02; done; echo second"
@@ -71,6 +74,7 @@ class AsyncChecks(Checks):
 
         self.with_sandbox(story)
 
+    @needs(Capability.COMMANDS)
     def test_async_a_cancelled_command_is_killed(self, make: Make) -> None:
         sandbox = make()
 
@@ -106,6 +110,7 @@ class AsyncChecks(Checks):
         self.on_a_loop(main())
         assert Sandbox.list(label) == []
 
+    @needs(Capability.COMMANDS)
     def test_async_a_process_is_written_to_and_waited_for(self) -> None:
         async def story(sandbox: AsyncSandbox) -> None:
             process = await sandbox.start("read line; echo got $line; exit 4")
@@ -141,6 +146,7 @@ class AsyncChecks(Checks):
 
         self.with_sandbox(story)
 
+    @needs(Capability.COMMANDS)
     def test_async_what_is_destroyed_is_gone(self) -> None:
         async def story(sandbox: AsyncSandbox) -> None:
             twin = await AsyncSandbox.connect(sandbox.id)

@@ -48,7 +48,7 @@ class CodeChecks(Checks):
             done = sandbox.run_code(code, context=context)
             assert (done.text, done.results, done.success) == (None, (), True)
 
-    @needs(Capability.CODE)
+    @needs(Capability.COMMANDS, Capability.CODE)
     def test_output_of_a_cell_is_kept_apart_from_its_result(self, sandbox: Sandbox, context: str) -> None:
         code = """
 import os, subprocess, sys
@@ -183,7 +183,7 @@ subprocess.run(["echo", "child"])
         sandbox = make(env={"WORD": "everywhere"})
         assert sandbox.run_code("import os; os.environ['WORD']").text == "'everywhere'"
 
-    @needs(Capability.CODE)
+    @needs(Capability.COMMANDS, Capability.CODE)
     def test_a_cell_can_be_interrupted(self, sandbox: Sandbox, context: str, place: str) -> None:
         assert sandbox.interrupt(context) is False
         ended: list[Execution] = []

@@ -51,7 +51,7 @@ class ContextChecks(Checks):
         done = sandbox.run_code("import os; ('forgotten' in globals(), os.environ['WORD'])", context=own)
         assert (done.text, done.count) == ("(False, 'w')", 1)
 
-    @needs(Capability.CODE)
+    @needs(Capability.COMMANDS, Capability.CODE)
     def test_deleting_a_context_ends_its_cell_and_processes(self, sandbox: Sandbox, own: str, place: str) -> None:
         ended: list[Execution] = []
         word = f"1061.{os.getpid()}"

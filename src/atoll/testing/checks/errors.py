@@ -8,7 +8,9 @@ import pytest
 
 from ...errors import AtollError, InvalidInput, SandboxNotFound, UnknownDriver, Unsupported
 from ...sync import Sandbox
+from ...types import Capability
 from ..base import Checks
+from ..needs import needs
 
 WRONG: list[dict[str, Any]] = [
     {"timeout": 0},
@@ -77,6 +79,7 @@ class ErrorChecks(Checks):
             self.create(labels=label, colour="red")
         assert Sandbox.list(label) == []
 
+    @needs(Capability.COMMANDS)
     def test_a_command_that_cannot_be_is_refused(self, sandbox: Sandbox) -> None:
         bad: list[Any] = [[], [""], ["a", 5], ["nul\0"], "nul\0", b"bytes", None, ["x" * (1 << 20)], 5]
         for command in bad:
@@ -93,6 +96,7 @@ class ErrorChecks(Checks):
             with pytest.raises(InvalidInput):
                 sandbox.run("true", **wish)
 
+    @needs(Capability.COMMANDS)
     def test_a_pid_or_signal_that_cannot_be_is_refused(self, sandbox: Sandbox) -> None:
         for pid, number in ((0, 15), (-1, 15), (1 << 40, 15), (True, 15), (1, 0), (1, 99)):
             with pytest.raises(InvalidInput):

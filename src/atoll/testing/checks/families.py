@@ -5,7 +5,9 @@ from __future__ import annotations
 import signal
 
 from ...sync import Sandbox
+from ...types import Capability
 from ..base import Checks
+from ..needs import needs
 from ..waiting import eventually, stands_still
 
 BEAT = "while :; do echo x >> beat; sleep 0.02; done"
@@ -17,39 +19,46 @@ HIDDEN = f"env -i PATH=/usr/bin:/bin setsid sh -c '{BEAT}' < /dev/null > /dev/nu
 class FamilyChecks(Checks):
     """Time and trees."""
 
+    @needs(Capability.COMMANDS)
     def test_a_timeout_is_told_and_is_no_success(self, sandbox: Sandbox) -> None:
         done = sandbox.run("echo begun; sleep 1000; echo never", timeout=0.5)
         assert (done.timed_out, done.success, done.exit_code) == (True, False, 124)
         assert done.stdout == "begun\n"
         assert sandbox.run("echo after").stdout == "after\n"
 
+    @needs(Capability.COMMANDS)
     def test_a_timeout_kills_what_ignores_it(self, sandbox: Sandbox) -> None:
         done = sandbox.run("trap '' TERM INT HUP; while :; do sleep 1; done", timeout=0.3)
         assert (done.timed_out, done.exit_code) == (True, 124)
 
+    @needs(Capability.COMMANDS)
     def test_a_timeout_kills_children(self, sandbox: Sandbox, place: str) -> None:
         done = sandbox.run(f"({BEAT}) & wait", workdir=place, timeout=1.0)
         assert done.timed_out
         assert _beats(sandbox, place) > 0
         assert stands_still(lambda: _beats(sandbox, place))
 
+    @needs(Capability.COMMANDS)
     def test_a_timeout_kills_what_has_forked_twice_and_left_its_session(self, sandbox: Sandbox, place: str) -> None:
         done = sandbox.run(f"({HIDDEN}) ; sleep 1000", workdir=place, timeout=1.0)
         assert done.timed_out
         assert _beats(sandbox, place) > 0
         assert stands_still(lambda: _beats(sandbox, place))
 
+    @needs(Capability.COMMANDS)
     def test_a_timeout_kills_one_command_and_no_other(self, sandbox: Sandbox, place: str) -> None:
         with sandbox.start(BEAT, workdir=place):
             assert sandbox.run("sleep 1000", timeout=0.3).timed_out
             assert not stands_still(lambda: _beats(sandbox, place))
 
+    @needs(Capability.COMMANDS)
     def test_leaving_a_stream_kills_its_tree(self, sandbox: Sandbox, place: str) -> None:
         with sandbox.stream(f"({HIDDEN}) ; echo on; sleep 1000", workdir=place) as stream:
             assert next(stream).text == "on\n"
             eventually(lambda: _beats(sandbox, place), "the hidden process has begun")
         eventually(lambda: stands_still(lambda: _beats(sandbox, place)), "the hidden process is dead")
 
+    @needs(Capability.COMMANDS)
     def test_a_background_process_does_not_hold_a_command_up(self, sandbox: Sandbox, place: str) -> None:
         done = sandbox.run(f"({BEAT}) & echo $! > pid; echo done", workdir=place, timeout=20)
         assert (done.stdout, done.exit_code, done.timed_out) == ("done\n", 0, False)

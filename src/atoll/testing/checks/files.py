@@ -50,6 +50,7 @@ class FileChecks(Checks):
             sandbox.files.write(f"{place}/file", source)
             assert sandbox.files.read(f"{place}/file") == "one two"
 
+    @needs(Capability.COMMANDS)
     def test_commands_and_files_see_the_same(self, sandbox: Sandbox, place: str) -> None:
         sandbox.files.write(f"{place}/mine", "1")
         sandbox.run("echo 2 >> mine; echo 3 > yours", workdir=place, check=True)
@@ -64,6 +65,7 @@ class FileChecks(Checks):
             sandbox.files.write(f"{place}/x/y", "no", parents=False)
         assert not sandbox.files.exists(f"{place}/x")
 
+    @needs(Capability.COMMANDS)
     def test_the_mode_of_a_file_is_set_and_kept(self, sandbox: Sandbox, place: str) -> None:
         sandbox.files.write(f"{place}/tool", "#!/bin/sh\necho runs", mode=0o750)
         assert sandbox.files.info(f"{place}/tool").mode == 0o750
@@ -71,6 +73,7 @@ class FileChecks(Checks):
         sandbox.files.write(f"{place}/tool", "#!/bin/sh\necho again")
         assert sandbox.run("./tool", workdir=place).stdout == "again\n"
 
+    @needs(Capability.COMMANDS)
     def test_a_write_that_breaks_off_changes_nothing(self, sandbox: Sandbox, place: str) -> None:
         def pieces() -> Iterator[bytes]:
             yield b"x" * (1 << 20)
@@ -125,6 +128,7 @@ class FileChecks(Checks):
             sandbox.files.read(f"{place}/file/below")
         assert not sandbox.files.exists(f"{place}/file/below")
 
+    @needs(Capability.COMMANDS)
     def test_what_is_no_regular_file_is_refused_and_does_not_block(self, sandbox: Sandbox, place: str) -> None:
         sandbox.run("mkfifo pipe", workdir=place, check=True)
         assert sandbox.files.info(f"{place}/pipe").type == "other"
@@ -133,7 +137,7 @@ class FileChecks(Checks):
         with pytest.raises(FileError):
             sandbox.files.write(f"{place}/pipe", "x", append=True)
 
-    @needs(Capability.ISOLATION)
+    @needs(Capability.COMMANDS, Capability.ISOLATION)
     def test_what_the_user_may_not_touch_is_denied(self, sandbox: Sandbox, place: str) -> None:
         sandbox.files.write(f"{place}/mine", "x")
         for path in ("/usr/bin/intruder", "/etc/intruder", "/intruder"):
@@ -146,6 +150,7 @@ class FileChecks(Checks):
         with pytest.raises(FileDenied):
             sandbox.files.read(f"{place}/mine")
 
+    @needs(Capability.COMMANDS)
     def test_listing_tells_what_is_there(self, sandbox: Sandbox, place: str) -> None:
         sandbox.files.write(f"{place}/file", "12345", mode=0o640)
         sandbox.files.write(f"{place}/sub/below", "x")
@@ -164,6 +169,7 @@ class FileChecks(Checks):
         assert sandbox.files.list(f"{place}/empty") == []
         assert [info.name for info in sandbox.files.list(f"{place}/link")] == ["below"]
 
+    @needs(Capability.COMMANDS)
     def test_listing_goes_down_and_through_no_link(self, sandbox: Sandbox, place: str) -> None:
         sandbox.files.write(f"{place}/a/b/c", "x")
         sandbox.run("ln -s .. a/up", workdir=place, check=True)
@@ -171,10 +177,12 @@ class FileChecks(Checks):
         paths = [info.path for info in sandbox.files.list(place, recursive=True)]
         assert sorted(paths) == [f"{top}/a", f"{top}/a/b", f"{top}/a/b/c", f"{top}/a/up"]
 
+    @needs(Capability.COMMANDS)
     def test_a_large_directory_is_listed_whole(self, sandbox: Sandbox, place: str) -> None:
         sandbox.run("seq -f file-with-a-long-name-%g 3000 | xargs touch", workdir=place, check=True)
         assert len({info.name for info in sandbox.files.list(place)}) == 3000
 
+    @needs(Capability.COMMANDS)
     def test_info_is_of_the_file_or_of_the_link(self, sandbox: Sandbox, place: str) -> None:
         sandbox.files.write(f"{place}/file", "12345")
         sandbox.run("touch -d @1000000000 file; ln -s file link", workdir=place, check=True)
@@ -195,6 +203,7 @@ class FileChecks(Checks):
         with pytest.raises(FileError):
             sandbox.files.mkdir(f"{place}/file")
 
+    @needs(Capability.COMMANDS)
     def test_removing_takes_what_was_meant_and_no_more(self, sandbox: Sandbox, place: str) -> None:
         sandbox.files.write(f"{place}/kept/file", "kept")
         sandbox.files.write(f"{place}/tree/below/file", "x")
@@ -206,6 +215,7 @@ class FileChecks(Checks):
         sandbox.files.remove(f"{place}/link")
         assert sandbox.run("find . -type f -o -type l", workdir=place).stdout == "./kept/file\n"
 
+    @needs(Capability.COMMANDS)
     def test_moving_renames_and_replaces_only_when_told(self, sandbox: Sandbox, place: str) -> None:
         sandbox.files.write(f"{place}/a", "A")
         sandbox.files.write(f"{place}/b", "B")
@@ -219,6 +229,7 @@ class FileChecks(Checks):
         sandbox.files.move(f"{place}/tree", f"{place}/moved")
         assert sandbox.run("find . -type f | sort", workdir=place).stdout == "./b\n./moved/file\n"
 
+    @needs(Capability.COMMANDS)
     def test_copying_copies_files_and_trees(self, sandbox: Sandbox, place: str) -> None:
         sandbox.files.write(f"{place}/tool", "#!/bin/sh\necho runs", mode=0o755)
         sandbox.files.copy(f"{place}/tool", f"{place}/twin")

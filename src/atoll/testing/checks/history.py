@@ -22,7 +22,7 @@ def new_name() -> str:
 class HistoryChecks(Checks):
     """Snapshots and forks."""
 
-    @needs(Capability.SNAPSHOT)
+    @needs(Capability.COMMANDS, Capability.SNAPSHOT)
     def test_a_sandbox_begins_where_a_snapshot_was_taken(self, make: Make) -> None:
         first = make()
         first.run("echo one > f; mkdir -p d/e; ln -s f link; echo t > /tmp/t; echo h > ~/h; chmod 700 d")
@@ -45,7 +45,7 @@ class HistoryChecks(Checks):
         second = make(snapshot=name)
         assert second.run_code("x").text == "[1]"
 
-    @needs(Capability.SNAPSHOT, Capability.CODE)
+    @needs(Capability.COMMANDS, Capability.SNAPSHOT, Capability.CODE)
     def test_a_rollback_brings_files_and_variables_back(self, make: Make) -> None:
         sandbox = make()
         sandbox.run_code("x = 1")
@@ -62,7 +62,7 @@ class HistoryChecks(Checks):
         sandbox.rollback(name)
         assert sandbox.run("cat f").stdout == "one\n"
 
-    @needs(Capability.SNAPSHOT)
+    @needs(Capability.COMMANDS, Capability.SNAPSHOT)
     def test_what_runs_goes_on_where_it_is(self, make: Make) -> None:
         sandbox = make()
         sandbox.run("mkdir -p deep/er")
@@ -73,7 +73,7 @@ class HistoryChecks(Checks):
                 assert shell.run("echo $word >> log; pwd; ls").stdout == "/workspace/deep/er\nlog\n"
         assert sandbox.run("cat deep/er/log").stdout == "kept\n" * 3
 
-    @needs(Capability.SNAPSHOT)
+    @needs(Capability.COMMANDS, Capability.SNAPSHOT)
     def test_who_holds_a_file_open_is_named_or_ended(self, make: Make) -> None:
         sandbox = make()
         held = sandbox.start(HELD)
@@ -102,7 +102,7 @@ class HistoryChecks(Checks):
         with pytest.raises(InvalidInput, match="of the sandbox"):
             make().rollback(name)
 
-    @needs(Capability.FORK, Capability.CODE)
+    @needs(Capability.COMMANDS, Capability.FORK, Capability.CODE)
     def test_twins_go_their_own_ways(self, make: Make) -> None:
         parent = make()
         parent.run_code("x = [0]")

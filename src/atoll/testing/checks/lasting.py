@@ -64,6 +64,7 @@ class LastingChecks(Checks):
         assert sandbox.run_code("x").text == "1"
         assert sandbox.refresh().status == "running"
 
+    @needs(Capability.COMMANDS)
     @lacking(Capability.STOP)
     def test_checkpoints_are_refused(self, sandbox: Sandbox) -> None:
         with pytest.raises(Unsupported):

@@ -6,8 +6,9 @@ import pytest
 
 from ...errors import AtollError, SandboxGone, SandboxNotFound
 from ...sync import Sandbox, run, run_many
-from ...types import Resources
+from ...types import Capability, Resources
 from ..base import Checks, Make
+from ..needs import needs
 
 
 class LifecycleChecks(Checks):
@@ -27,6 +28,7 @@ class LifecycleChecks(Checks):
         assert set(limits) == set(Resources._fields)
         assert set(limits.values()) <= {"kernel", "polled", "none"}
 
+    @needs(Capability.COMMANDS)
     def test_a_with_block_destroys_at_its_end(self, label: dict[str, str]) -> None:
         with self.create(labels=label) as sandbox:
             assert sandbox.run("true").exit_code == 0
@@ -34,6 +36,7 @@ class LifecycleChecks(Checks):
         with pytest.raises(SandboxGone):
             sandbox.run("true")
 
+    @needs(Capability.COMMANDS)
     def test_a_with_block_that_fails_leaves_no_sandbox(self, label: dict[str, str]) -> None:
         with pytest.raises(ZeroDivisionError), self.create(labels=label) as sandbox:
             sandbox.run("exit 1")
@@ -47,6 +50,7 @@ class LifecycleChecks(Checks):
             each.destroy()
         assert sandbox.info.status == "gone"
 
+    @needs(Capability.COMMANDS)
     def test_what_is_destroyed_answers_nobody(self, make: Make) -> None:
         sandbox = make()
         other = Sandbox.connect(sandbox.id)
@@ -74,6 +78,7 @@ class LifecycleChecks(Checks):
         with pytest.raises(SandboxNotFound):
             Sandbox.connect(sandbox.id)
 
+    @needs(Capability.COMMANDS)
     def test_destroying_ends_a_stream_with_an_error(self, make: Make) -> None:
         sandbox = make()
         stream = sandbox.stream("echo on; sleep 1000")
@@ -87,6 +92,7 @@ class LifecycleChecks(Checks):
             self.create(labels=label, source="/there/is/no/such/directory")
         assert Sandbox.list(label) == []
 
+    @needs(Capability.COMMANDS)
     def test_two_sandboxes_share_no_files(self, make: Make) -> None:
         one, two = make(), make()
         one.files.write("mine", "one")
@@ -94,12 +100,14 @@ class LifecycleChecks(Checks):
         assert not two.files.exists("mine")
         assert two.run("ls").stdout == ""
 
+    @needs(Capability.COMMANDS)
     def test_env_of_the_sandbox_reaches_every_command(self, make: Make) -> None:
         sandbox = make(env={"COLOUR": "deep blue", "EMPTY": ""})
         assert sandbox.run('echo "$COLOUR ${EMPTY-unset}"').stdout == "deep blue \n"
         assert sandbox.run('echo "$COLOUR"', env={"COLOUR": "red"}).stdout == "red\n"
         assert sandbox.run('echo "$COLOUR"').stdout == "deep blue\n"
 
+    @needs(Capability.COMMANDS)
     def test_workdir_of_the_sandbox_is_where_commands_and_files_start(self, make: Make) -> None:
         sandbox = make(workdir="/srv/project")
         assert sandbox.run("pwd").stdout.endswith("/srv/project\n")
@@ -107,11 +115,13 @@ class LifecycleChecks(Checks):
         assert sandbox.files.info("here").path == "/srv/project/here"
         assert sandbox.run("cat here").stdout == "x"
 
+    @needs(Capability.COMMANDS)
     def test_timeout_of_the_sandbox_is_for_each_command(self, make: Make) -> None:
         sandbox = make(timeout=0.5)
         assert sandbox.run("sleep 1000").timed_out
         assert not sandbox.run("sleep 0.6; echo done", timeout=60).timed_out
 
+    @needs(Capability.COMMANDS)
     def test_run_leaves_no_sandbox(self, label: dict[str, str]) -> None:
         wishes = self.with_defaults(labels=label)
         wishes.pop("lifetime")
@@ -119,6 +129,7 @@ class LifecycleChecks(Checks):
         assert (done.exit_code, done.stdout) == (3, "in")
         assert Sandbox.list(label) == []
 
+    @needs(Capability.COMMANDS)
     def test_run_many_keeps_the_order(self, label: dict[str, str]) -> None:
         wishes = self.with_defaults(labels=label)
         wishes.pop("lifetime")

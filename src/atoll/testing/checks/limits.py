@@ -32,14 +32,14 @@ class LimitChecks(Checks):
         assert limits["memory"] in ("kernel", "polled")
         assert limits["pids"] in ("kernel", "polled")
 
-    @needs(Capability.LIMITS)
+    @needs(Capability.COMMANDS, Capability.LIMITS)
     def test_memory_is_bounded(self, make: Make) -> None:
         sandbox = make(resources={"memory": "128M"})
         assert sandbox.run(_hold(8), timeout=60).stdout.strip() == str(8 * MEGABYTE)
         assert sandbox.run(_hold(400), timeout=60).stdout.strip() != str(400 * MEGABYTE)
         assert sandbox.run("echo usable").stdout == "usable\n"
 
-    @needs(Capability.LIMITS)
+    @needs(Capability.COMMANDS, Capability.LIMITS)
     def test_memory_is_bounded_for_all_processes_together(self, make: Make) -> None:
         sandbox = make(resources={"memory": "128M"})
         # Each of them is within the limit, and holds what it has until all of them are far beyond it.
@@ -52,7 +52,7 @@ class LimitChecks(Checks):
         assert sizes.count(str(50 * MEGABYTE)) < 3
         assert sandbox.run("echo usable").stdout == "usable\n"
 
-    @needs(Capability.LIMITS)
+    @needs(Capability.COMMANDS, Capability.LIMITS)
     def test_the_number_of_processes_is_bounded(self, make: Make) -> None:
         sandbox = make(resources={"pids": 32})
         assert sandbox.run("for i in 1 2 3 4 5; do sleep 0.1 & done; wait; echo all").stdout == "all\n"
@@ -63,7 +63,7 @@ class LimitChecks(Checks):
         process.kill()
         eventually(lambda: sandbox.run("echo usable").stdout == "usable\n", "it is usable again")
 
-    @needs(Capability.LIMITS)
+    @needs(Capability.COMMANDS, Capability.LIMITS)
     def test_a_fork_bomb_is_bounded_and_ends_with_its_timeout(self, make: Make) -> None:
         sandbox, neighbour = make(resources={"pids": 48}), make()
         bomb = "f() { f & f & }; f; while :; do f; done"
@@ -75,7 +75,7 @@ class LimitChecks(Checks):
         assert neighbour.run("echo unharmed").stdout == "unharmed\n"
         eventually(lambda: _answers(sandbox), "it is usable again")
 
-    @needs(Capability.LIMITS)
+    @needs(Capability.COMMANDS, Capability.LIMITS)
     def test_disk_is_bounded(self, make: Make) -> None:
         sandbox = make(resources={"disk": "16M"})
         small, large = 4 * MEGABYTE, 64 * MEGABYTE
@@ -89,7 +89,7 @@ class LimitChecks(Checks):
         sandbox.run("rm -f large", check=True)
         eventually(lambda: sandbox.run("echo works > again && cat again").stdout == "works\n", "it is usable again")
 
-    @needs(Capability.LIMITS, Capability.METRICS)
+    @needs(Capability.COMMANDS, Capability.LIMITS, Capability.METRICS)
     def test_cpu_is_bounded(self, make: Make, label: dict[str, str]) -> None:
         try:
             sandbox = make(resources={"cpu": 0.1}, labels=label)
@@ -104,7 +104,7 @@ class LimitChecks(Checks):
         assert used is not None
         assert 0 < used - before < 0.5 * passed
 
-    @needs(Capability.LIMITS)
+    @needs(Capability.COMMANDS, Capability.LIMITS)
     def test_strict_is_enforced_by_the_kernel_or_refused(self, make: Make, label: dict[str, str]) -> None:
         try:
             sandbox = make(strict=True, labels=label)

@@ -10,7 +10,9 @@ import pytest
 
 from ...errors import FileError, FileMissing, InvalidInput, InvalidPath
 from ...sync import Sandbox
+from ...types import Capability
 from ..base import Checks
+from ..needs import needs
 
 AWKWARD = ["two words", "it's", 'a "quote"', "line\nbreak", "-n", "*", "$HOME", "naïve ☃", "\\", "..."]
 
@@ -18,6 +20,7 @@ AWKWARD = ["two words", "it's", 'a "quote"', "line\nbreak", "-n", "*", "$HOME", 
 class NameChecks(Checks):
     """Names and paths."""
 
+    @needs(Capability.COMMANDS)
     def test_awkward_names_are_names(self, sandbox: Sandbox, place: str) -> None:
         for name in AWKWARD:
             sandbox.files.write(f"{place}/{name}", name)
@@ -28,6 +31,7 @@ class NameChecks(Checks):
             sandbox.files.remove(f"{place}/{name}")
         assert sandbox.files.list(place) == []
 
+    @needs(Capability.COMMANDS)
     def test_names_need_not_be_utf_8(self, sandbox: Sandbox, place: str) -> None:
         name = os.fsdecode(b"caf\xe9\xff")
         sandbox.files.write(f"{place}/{name}", "latin")
@@ -58,6 +62,7 @@ class NameChecks(Checks):
             sandbox.files.read(b"bytes")  # type: ignore[arg-type]  # the point of the test
         assert not sandbox.files.exists(pathlib.PurePosixPath("no/such"))
 
+    @needs(Capability.COMMANDS)
     def test_links_that_lead_in_circles_are_an_error(self, sandbox: Sandbox, place: str) -> None:
         sandbox.run("ln -s b a; ln -s a b; ln -s . here; echo x > file", workdir=place, check=True)
         for call in (sandbox.files.read, sandbox.files.info, sandbox.files.list):
@@ -68,6 +73,7 @@ class NameChecks(Checks):
         assert sandbox.files.read(f"{place}/here/here/here/file") == "x\n"
         assert len(sandbox.files.list(place, recursive=True)) == 4
 
+    @needs(Capability.COMMANDS)
     def test_no_path_leads_out(self, sandbox: Sandbox, place: str, tmp_path: pathlib.Path) -> None:
         secret = tmp_path / "secret"
         secret.write_text("the host's")
@@ -82,6 +88,7 @@ class NameChecks(Checks):
         top = sandbox.files.info(place).path
         assert sandbox.files.read(f"{above}{top[1:]}/inside") == "inside"
 
+    @needs(Capability.COMMANDS)
     def test_nothing_is_written_outside(self, sandbox: Sandbox, place: str, tmp_path: pathlib.Path) -> None:
         target = tmp_path / "target"
         target.write_text("untouched")
@@ -94,6 +101,7 @@ class NameChecks(Checks):
         assert target.read_text() == "untouched"
         assert os.listdir(tmp_path) == ["target"]
 
+    @needs(Capability.COMMANDS)
     def test_no_magic_link_leads_anywhere(self, sandbox: Sandbox, place: str) -> None:
         sandbox.run("ln -s /proc/self/root/etc out; ln -s /proc/1/root root", workdir=place, check=True)
         for path in ("/proc/self/root/etc/passwd", f"{place}/out/passwd", f"{place}/root/etc/passwd"):

@@ -29,7 +29,7 @@ class PackageChecks(Checks):
         wheels.use_only(tmp_path, monkeypatch)
         return tmp_path
 
-    @needs(Capability.PACKAGES, Capability.CODE)
+    @needs(Capability.COMMANDS, Capability.PACKAGES, Capability.CODE)
     def test_packages_are_there_for_code_commands_and_scripts(self, make: Make, index: pathlib.Path) -> None:
         sandbox = make(packages=[ONE])
         assert sandbox.info.spec.packages == (ONE,)
@@ -38,7 +38,7 @@ class PackageChecks(Checks):
         assert sandbox.run("probe-one").stdout == "script other\n"
         assert make().run_code("import probe_one").error is not None
 
-    @needs(Capability.PACKAGES, Capability.CODE)
+    @needs(Capability.COMMANDS, Capability.PACKAGES, Capability.CODE)
     def test_packages_cannot_be_changed(self, make: Make, index: pathlib.Path) -> None:
         sandbox = make(packages=[OTHER])
         where = sandbox.run_code("import probe_other; print(probe_other.__file__, end='')").stdout

@@ -51,7 +51,7 @@ class PermissionChecks(Checks):
     def over(self, make: Make, source: pathlib.Path, **wishes: Any) -> Sandbox:
         return make(source=source, permissions=[*RULES, LOCKED], **wishes)
 
-    @needs(Capability.PERMISSIONS)
+    @needs(Capability.COMMANDS, Capability.PERMISSIONS)
     def test_each_level_holds_for_commands(self, make: Make, source: pathlib.Path) -> None:
         sandbox = self.over(make, source)
         assert sandbox.info.view
@@ -107,7 +107,7 @@ class PermissionChecks(Checks):
         assert sandbox.explain("/workspace/secrets/deep/key").level == "none"
         assert sandbox.explain("open/x").level == "write"
 
-    @needs(Capability.PERMISSIONS)
+    @needs(Capability.COMMANDS, Capability.PERMISSIONS)
     def test_rules_are_exchanged_while_it_runs(self, make: Make, source: pathlib.Path) -> None:
         sandbox = self.over(make, source)
         sandbox.run_code("import os; os.chdir('open'); kept = 1")
@@ -123,14 +123,14 @@ class PermissionChecks(Checks):
         assert now is not None
         assert now.rules == (PathRule("/open/**", "write"),)
 
-    @needs(Capability.PERMISSIONS)
+    @needs(Capability.COMMANDS, Capability.PERMISSIONS)
     def test_what_is_ignored_is_not_there(self, make: Make, source: pathlib.Path) -> None:
         sandbox = make(source=source, ignore=["secrets/", "*.txt", "!read.txt"])
         assert sandbox.run("cat read.txt").stdout == FILES["read.txt"]
         assert not sandbox.run("ls secrets || ls open/file.txt").success
         assert sandbox.explain("secrets").level == "none"
 
-    @needs(Capability.REVIEW)
+    @needs(Capability.COMMANDS, Capability.REVIEW)
     def test_only_what_the_rules_let_be_written_reaches_the_source(self, make: Make, source: pathlib.Path) -> None:
         sandbox = self.over(make, source)
         sandbox.run("echo two > open/file.txt; echo n > open/new; mkdir -p open/d; ln -s /etc/passwd open/link")
@@ -146,7 +146,7 @@ class PermissionChecks(Checks):
         assert not os.path.lexists(source / "open/link")
         assert {name: (source / name).read_text() for name in FILES} == {**FILES, "open/file.txt": "two\n"}
 
-    @needs(Capability.REVIEW)
+    @needs(Capability.COMMANDS, Capability.REVIEW)
     def test_a_source_that_moved_on_is_not_overwritten(self, make: Make, source: pathlib.Path) -> None:
         sandbox = make(source=source)
         sandbox.run("echo theirs > read.txt; echo other > open/file.txt")
@@ -159,7 +159,7 @@ class PermissionChecks(Checks):
         assert sandbox.apply(on_conflict="take").applied == ("read.txt",)
         assert (source / "read.txt").read_text() == "theirs\n"
 
-    @needs(Capability.REVIEW)
+    @needs(Capability.COMMANDS, Capability.REVIEW)
     def test_discarded_changes_are_gone(self, make: Make, source: pathlib.Path) -> None:
         sandbox = make(source=source)
         sandbox.run("echo x > read.txt; rm -r deep; echo kept > /tmp/kept")

@@ -37,6 +37,7 @@ answer
 class PolicyChecks(Checks):
     """The wall."""
 
+    @needs(Capability.COMMANDS)
     def test_the_host_s_environment_is_not_passed_on(self, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("ATOLL_TEST_SECRET", "do not tell")
         sandbox = make(env={"GIVEN": "on purpose"})
@@ -50,7 +51,7 @@ class PolicyChecks(Checks):
         assert walls
         assert all(walls)
 
-    @needs(Capability.ISOLATION)
+    @needs(Capability.COMMANDS, Capability.ISOLATION)
     def test_files_of_the_host_cannot_be_read(self, sandbox: Sandbox, place: str) -> None:
         sandbox.files.write(f"{place}/own", "readable")
         with hosts.secret_files() as secrets:
@@ -62,7 +63,7 @@ class PolicyChecks(Checks):
             found = sandbox.run("cat own; find / -xdev -path '*atoll-secret-*' 2>/dev/null", workdir=place)
         assert found.stdout == "readable"
 
-    @needs(Capability.ISOLATION)
+    @needs(Capability.COMMANDS, Capability.ISOLATION)
     def test_files_of_the_host_cannot_be_written(self, sandbox: Sandbox, place: str) -> None:
         with hosts.secret_files() as secrets:
             for path in secrets:
@@ -71,7 +72,7 @@ class PolicyChecks(Checks):
             assert all(os.listdir(path.parent) == [path.name] for path in secrets)
         assert sandbox.run("echo works > own; cat own", workdir=place).stdout == "works\n"
 
-    @needs(Capability.ISOLATION)
+    @needs(Capability.COMMANDS, Capability.ISOLATION)
     def test_processes_of_the_host_cannot_be_seen(self, sandbox: Sandbox) -> None:
         word = "word-" + os.urandom(8).hex()
         look = 'for f in /proc/[0-9]*/cmdline /proc/[0-9]*/environ; do tr "\\0" "\\n" < $f; done 2>/dev/null'
@@ -81,7 +82,7 @@ class PolicyChecks(Checks):
             assert word not in seen
             assert sandbox.run(["kill", "-0", str(pid)]).exit_code != 0 or pid in {p.pid for p in sandbox.processes()}
 
-    @needs(Capability.ISOLATION)
+    @needs(Capability.COMMANDS, Capability.ISOLATION)
     def test_code_runs_as_an_ordinary_user(self, sandbox: Sandbox) -> None:
         status = dict(
             line.split(":\t", 1) for line in sandbox.run("cat /proc/self/status").stdout.splitlines() if ":\t" in line
@@ -90,7 +91,7 @@ class PolicyChecks(Checks):
         assert "0" not in status["Gid"].split()
         assert int(status["CapEff"], 16) == int(status["CapPrm"], 16) == 0
 
-    @needs(Capability.ISOLATION)
+    @needs(Capability.COMMANDS, Capability.ISOLATION)
     def test_two_sandboxes_see_nothing_of_each_other(self, make: Make) -> None:
         word = "word-" + os.urandom(8).hex()
         one, two = make(), make()
@@ -154,7 +155,7 @@ sent
             if servers.outward is not None:
                 assert sandbox.run_code(f"reach({servers.outward!r})").text == "'reached'"
 
-    @needs(Capability.ISOLATION, Capability.SOURCE)
+    @needs(Capability.COMMANDS, Capability.ISOLATION, Capability.SOURCE)
     def test_source_shows_its_directory_and_not_its_neighbours(self, make: Make, tmp_path: pathlib.Path) -> None:
         (tmp_path / "shown").mkdir()
         (tmp_path / "shown" / "file").write_text("shown")

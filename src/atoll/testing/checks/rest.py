@@ -25,7 +25,7 @@ PAUSE = 1.0
 class RestChecks(Checks):
     """Rest, origin and use."""
 
-    @needs(Capability.PAUSE)
+    @needs(Capability.COMMANDS, Capability.PAUSE)
     def test_a_paused_sandbox_stands_still_and_then_goes_on(self, make: Make) -> None:
         sandbox = make()
         sandbox.start(CLOCK)
@@ -40,7 +40,7 @@ class RestChecks(Checks):
         ticks = _ticks(sandbox)
         assert max(after - before for before, after in pairwise(ticks)) > 0.9 * PAUSE
 
-    @needs(Capability.PAUSE)
+    @needs(Capability.COMMANDS, Capability.PAUSE)
     def test_a_paused_sandbox_says_that_it_is_busy(self, make: Make) -> None:
         sandbox = make()
         sandbox.files.write("x", "kept")
@@ -52,7 +52,7 @@ class RestChecks(Checks):
         sandbox.resume()
         assert sandbox.files.read("x") == "kept"
 
-    @needs(Capability.PAUSE)
+    @needs(Capability.COMMANDS, Capability.PAUSE)
     def test_pausing_twice_and_resuming_twice_is_harmless(self, make: Make) -> None:
         sandbox = make()
         sandbox.pause()
@@ -69,7 +69,7 @@ class RestChecks(Checks):
         sandbox.destroy()
         assert sandbox.refresh().status == "gone"
 
-    @needs(Capability.STOP)
+    @needs(Capability.COMMANDS, Capability.STOP)
     def test_a_stopped_sandbox_keeps_its_files_and_nothing_else(self, make: Make) -> None:
         sandbox = make()
         sandbox.files.write("deep/down/note", "kept")
@@ -85,7 +85,7 @@ class RestChecks(Checks):
         assert sandbox.run("cat deep/down/note").stdout == "kept"
         assert not [p for p in sandbox.processes() if "98765" in p.command]
 
-    @needs(Capability.STOP)
+    @needs(Capability.COMMANDS, Capability.STOP)
     def test_another_process_resumes_what_was_stopped(self, make: Make) -> None:
         sandbox = make(env={"WORD": "same"})
         sandbox.files.write("note", "kept")
@@ -108,7 +108,7 @@ answer = [status, sandbox.run('echo "$WORD $(cat note)"').stdout]
         assert sandbox.refresh().status == "gone"
         assert Sandbox.list(label) == []
 
-    @needs(Capability.SOURCE)
+    @needs(Capability.COMMANDS, Capability.SOURCE)
     def test_source_is_the_workspace_and_never_changes(self, make: Make, tmp_path: pathlib.Path) -> None:
         (tmp_path / "sub").mkdir()
         (tmp_path / "sub" / "file").write_text("original")
@@ -125,7 +125,7 @@ answer = [status, sandbox.run('echo "$WORD $(cat note)"').stdout]
         assert (tmp_path / "removed").read_text() == "still there"
         assert sorted(os.listdir(tmp_path)) == ["link", "removed", "sub", "tool"]
 
-    @needs(Capability.IMAGE)
+    @needs(Capability.COMMANDS, Capability.IMAGE)
     def test_image_is_the_root(self, make: Make, tmp_path: pathlib.Path) -> None:
         root = tmp_path / "root"
         _copy_program("/bin/sh", root)
@@ -137,7 +137,7 @@ answer = [status, sandbox.run('echo "$WORD $(cat note)"').stdout]
         sandbox.files.write("note", "x")
         assert sandbox.run("cat note").stdout == "x"
 
-    @needs(Capability.METRICS)
+    @needs(Capability.COMMANDS, Capability.METRICS)
     def test_metrics_tell_what_it_uses(self, make: Make) -> None:
         sandbox = make()
         before = sandbox.metrics()

@@ -15,6 +15,7 @@ from ..waiting import eventually
 class SharingChecks(Checks):
     """Other processes."""
 
+    @needs(Capability.COMMANDS)
     def test_another_process_reaches_it_by_id(self, make: Make) -> None:
         sandbox = make()
         sandbox.files.write("note", "from here")
@@ -25,6 +26,7 @@ answer = sandbox.run("cat note; echo from there > reply").stdout
         assert self.elsewhere(body, id=sandbox.id).answer() == "from here"
         assert sandbox.files.read("reply") == "from there\n"
 
+    @needs(Capability.COMMANDS)
     def test_another_process_finds_it_by_label(self, make: Make, label: dict[str, str]) -> None:
         sandbox = make(labels={**label, "role": "web"})
         body = """
@@ -34,6 +36,7 @@ answer.append(Sandbox.find(label).run("echo found").stdout)
         found = self.elsewhere(body, label=label).answer()
         assert found == [[sandbox.id, {**label, "role": "web"}, "running"], "found\n"]
 
+    @needs(Capability.COMMANDS)
     def test_it_outlives_its_maker(self, label: dict[str, str]) -> None:
         body = """
 sandbox = Sandbox.create(driver, **wishes)
@@ -46,6 +49,7 @@ answer = sandbox.id
             assert sandbox.run("cat note").stdout == "still here"
         assert Sandbox.list(label) == []
 
+    @needs(Capability.COMMANDS)
     def test_another_process_destroys_it(self, make: Make) -> None:
         sandbox = make()
         self.elsewhere("Sandbox.connect(id).destroy()", id=sandbox.id).answer()
@@ -64,6 +68,7 @@ answer = sandbox.id
         assert Sandbox.list(label, driver="another") == []
         assert Sandbox.list(label, status="paused") == []
 
+    @needs(Capability.COMMANDS)
     def test_get_or_create_gives_the_one_there_is(self, label: dict[str, str]) -> None:
         wishes = self.with_defaults()
         with Sandbox.get_or_create(label, self.driver_class.name, **wishes) as first:
@@ -74,6 +79,7 @@ answer = sandbox.id
             assert third.id != first.id
             assert third.run("echo new").stdout == "new\n"
 
+    @needs(Capability.COMMANDS)
     def test_get_or_create_from_processes_at_once_makes_one(self, label: dict[str, str]) -> None:
         body = """
 sandbox = Sandbox.get_or_create(label, driver, **wishes)
@@ -85,7 +91,7 @@ answer = [sandbox.id, sandbox.run("echo works").stdout]
             assert answers == [[sandbox.id, "works\n"]] * 3
             assert [info.id for info in Sandbox.list(label)] == [sandbox.id]
 
-    @needs(Capability.LIFETIME)
+    @needs(Capability.COMMANDS, Capability.LIFETIME)
     def test_its_lifetime_ends_it_when_its_maker_is_gone(self, label: dict[str, str]) -> None:
         body = "answer = Sandbox.create(driver, **wishes).id"
         wishes = self.with_defaults(labels=label, lifetime=1.5)
@@ -110,7 +116,7 @@ answer = [sandbox.id, sandbox.run("echo works").stdout]
         assert sandbox.info.expires < before
         eventually(lambda: sandbox.refresh().status == "gone", "the new lifetime ends it")
 
-    @needs(Capability.LIFETIME)
+    @needs(Capability.COMMANDS, Capability.LIFETIME)
     def test_set_lifetime_puts_the_end_off(self, make: Make) -> None:
         sandbox, control = make(lifetime=4), make(lifetime=4)
         sandbox.set_lifetime(300)

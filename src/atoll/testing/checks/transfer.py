@@ -32,6 +32,7 @@ class TransferChecks(Checks):
         assert sandbox.files.download(f"{place}/sub/file", tmp_path / "out").files == 1
         assert (tmp_path / "out").read_bytes() == data
 
+    @needs(Capability.COMMANDS)
     def test_a_tree_goes_in_and_comes_out(self, sandbox: Sandbox, place: str, tmp_path: pathlib.Path) -> None:
         source = _tree(tmp_path / "source")
         moved = sandbox.files.upload(source, f"{place}/tree")
@@ -60,6 +61,7 @@ class TransferChecks(Checks):
             sandbox.files.upload("/no/such/file", f"{place}/file")
         assert sandbox.files.list(place) == []
 
+    @needs(Capability.COMMANDS)
     def test_a_download_follows_no_link_out(self, sandbox: Sandbox, place: str, tmp_path: pathlib.Path) -> None:
         (tmp_path / "victim").write_text("untouched")
         sandbox.files.write(f"{place}/tree/plain", "x")
@@ -69,7 +71,7 @@ class TransferChecks(Checks):
         assert _content(tmp_path / "out") == {"plain": b"x"}
         assert (tmp_path / "victim").read_text() == "untouched"
 
-    @needs(Capability.WATCH)
+    @needs(Capability.COMMANDS, Capability.WATCH)
     def test_a_watch_tells_what_changes(self, sandbox: Sandbox, place: str) -> None:
         sandbox.files.write(f"{place}/old", "x")
         top = sandbox.files.info(place).path
@@ -84,7 +86,7 @@ class TransferChecks(Checks):
             }
             _read_all(watch, wanted)
 
-    @needs(Capability.WATCH)
+    @needs(Capability.COMMANDS, Capability.WATCH)
     def test_a_watch_goes_into_new_directories(self, sandbox: Sandbox, place: str) -> None:
         top = sandbox.files.info(place).path
         with sandbox.files.watch(place) as watch:
@@ -96,7 +98,7 @@ class TransferChecks(Checks):
             assert event is not None
             assert event.path in (f"{top}/a", f"{top}/seen")
 
-    @needs(Capability.WATCH)
+    @needs(Capability.COMMANDS, Capability.WATCH)
     def test_a_watch_waits_and_is_closed(self, sandbox: Sandbox, place: str) -> None:
         with sandbox.files.watch(place) as watch:
             with pytest.raises(TimedOut):
