@@ -58,15 +58,20 @@ def job(args: Namespace, after: list[str] | None, workdir: str | None) -> Job:
         what, stdin = _inline(args, words, after or [], stdin=stdin)
     else:
         what = _command(words, after)
-    return Job(what, _manifest(args.deps), stdin, variables(args.env), workdir, timeout(args.timeout))
+    return Job(what, _manifest(args.deps, args.file, what), stdin, variables(args.env), workdir, timeout(args.timeout))
 
 
-def _manifest(path: str | None) -> Manifest | None:
+def _manifest(path: str | None, file: str | None, what: str | list[str] | Program) -> Manifest | None:
+    """What --deps means: a file that it names, or else the one that lies beside the program."""
     if path is None:
         return None
     from . import deps
 
-    return deps.read(path)
+    if path:
+        return deps.read(path)
+    if not isinstance(what, Program) or file in (None, "-"):
+        raise UsageError("--deps without a path looks beside --file, and there is none; name the file with it.")
+    return deps.read(deps.beside(str(file), what.language.name))
 
 
 def _file(args: Namespace, arguments: list[str]) -> Program:
