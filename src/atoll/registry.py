@@ -46,6 +46,12 @@ def load(name: str, io: IO) -> Driver:
     return found(io)
 
 
+def check_known(name: str) -> None:
+    """Raises UnknownDriver. Nothing of the driver is imported."""
+    if name not in BUILT_IN and name not in _entry_points():
+        raise _unknown(name)
+
+
 def names() -> list[str]:
     """Every name that `load` knows, sorted."""
     return sorted({*BUILT_IN, *_entry_points()})

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 StreamName = Literal["stdout", "stderr"]
 Status = Literal["creating", "running", "paused", "stopped", "gone"]
 Enforcement = Literal["kernel", "polled", "none"]
+Isolation = Literal["none", "process", "container", "runtime", "kernel", "machine"]
 Level = Literal["none", "view", "read", "write"]
 RuleKind = Literal["glob", "directory", "file"]
 Json = Any

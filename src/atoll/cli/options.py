@@ -18,7 +18,8 @@ _RESOURCES = ("memory", "cpu", "pids", "disk")
 def add_sandbox_options(parser: Parser) -> None:
     """What decides how a new sandbox is made and how long it stays."""
     add = parser.add_argument_group("the sandbox").add_argument
-    add("-p", "--driver", metavar="NAME", help="the wall; `atoll providers` lists them (default: jail)")
+    add("-p", "--driver", metavar="NAME", help="the wall, or `strongest`, or an order such as gvisor,jail; "
+        "`atoll providers` lists them (default: jail)")  # fmt: skip
     add("--image", metavar="PATH", help="a root file system, as a directory or tar (default: this machine's /usr)")
     add("--source", metavar="DIR", help="start with the files of DIR as the workspace; DIR itself is never changed")
     add("--codebase", metavar="NAME", help="the same with a stored tree; `atoll codebase list` shows them")

@@ -21,6 +21,7 @@ from ..policy.spec import make_spec, spec_from_json
 from ..policy.text import shown
 from ..store import Reservation, Row, Store
 from ..types import Capability, Codebase, Handle, Info, Resources, Spec, Status
+from .choosing import choose
 from .record import Record, reason_of_end
 from .running import Callback, check_listener
 
@@ -51,8 +52,11 @@ async def create(io: IO, driver: str | None = None, *, on_progress: Callback | N
     """
     check_listener(io, "on_progress", on_progress)
     registered = store.shared()
-    wall = _load(driver, io)
-    return await _build(wall, await _spec(wall, wishes), registered, registered.add, on_progress)
+
+    async def make(wall: Driver) -> Record:
+        return await _build(wall, await _spec(wall, wishes), registered, registered.add, on_progress)
+
+    return await choose(io, driver, make)
 
 
 async def connect(io: IO, id: str) -> Record:
@@ -120,8 +124,16 @@ async def get_or_create(
     """
     check_listener(io, "on_progress", on_progress)
     labels = _some(labels)
-    wall = _load(driver, io)
-    spec = await _spec(wall, {**wishes, "labels": labels})
+
+    async def make(wall: Driver) -> Record:
+        return await _get_or_make(io, labels, wall, await _spec(wall, {**wishes, "labels": labels}), on_progress)
+
+    return await choose(io, driver, make)
+
+
+async def _get_or_make(
+    io: IO, labels: Mapping[str, str], wall: Driver, spec: Spec, on_progress: Callback | None
+) -> Record:
     registered = store.shared()
     dead: set[str] = set()
     deadline = time.monotonic() + _MAKING
@@ -273,10 +285,6 @@ def _instead(name: str, value: object) -> str:
     if name in Resources._fields:
         return f'give resources={{"{name}": {shown(value)}}}'
     return f"a sandbox is made with {', '.join(wish for wish in _WISHES if wish not in _PLANNED)}"
-
-
-def _load(driver: str | None, io: IO) -> Driver:
-    return registry.load(registry.default_name() if driver is None else driver, io)
 
 
 def _some(labels: Mapping[str, str]) -> dict[str, str]:

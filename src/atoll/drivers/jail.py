@@ -28,6 +28,7 @@ from .jail_talk import home_of
 class JailDriver(History, Forks):
     name = "jail"
     summary = "kernel namespaces, control groups, Landlock and seccomp on this machine"
+    isolation = "container"
     capabilities = frozenset(Capability)
 
     async def create(self, spec: Spec, register: Register, resume: Handle | None = None) -> Handle:
