@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .languages import Language
 
 NOT_FOUND = 127
+# Where there is no wall, commands see the workspace at another path than the API does, and only they can tell.
+_FIND = 'file=$(cd -- "$1" && pwd)/$2; shift 2; set -- "$file" "$@"\n'
 
 
 class Program(NamedTuple):
@@ -122,10 +124,18 @@ def run(sandbox: Sandbox, job: Job) -> int:
     if not isinstance(job.what, Program):
         return _stream(sandbox, job.what, job)
     program = job.what
-    path = posixpath.join(sandbox.info.spec.workdir, program.name)
-    sandbox.files.write(path, program.content)
-    script = ["/bin/sh", "-c", program.language.program, "sh", path, *program.arguments]
-    code = _stream(sandbox, script, job)
+    workspace = sandbox.info.spec.workdir
+    sandbox.files.write(posixpath.join(workspace, program.name), program.content)
+    start = posixpath.join(workspace, job.workdir or "")
+    script = [
+        "/bin/sh",
+        "-c",
+        _FIND + program.language.program,
+        "sh",
+        posixpath.relpath(workspace, start),
+        program.name,
+    ]
+    code = _stream(sandbox, [*script, *program.arguments], job)
     if code == NOT_FOUND and not _ready(sandbox, program.language, job):
         complain(_missing(sandbox, program.language))
     return code
