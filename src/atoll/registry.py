@@ -26,6 +26,7 @@ class BuiltIn(NamedTuple):
 BUILT_IN = {
     "jail": BuiltIn("atoll.drivers.jail:JailDriver"),
     "fake": BuiltIn("atoll.drivers.fake:FakeDriver"),
+    "inprocess": BuiltIn("atoll.drivers.inprocess:InprocessDriver"),
 }
 
 

@@ -42,6 +42,12 @@ def _stat(pid: int) -> list[bytes] | None:
         return None
 
 
+def started_at(pid: int) -> int:
+    """When it was started, in ticks; of one that is gone, never."""
+    fields = _stat(pid)
+    return int(fields[19]) if fields else 0
+
+
 def is_zombie(pid: int) -> bool:
     """Whether it has ended, but for somebody to take notice."""
     fields = _stat(pid)

@@ -17,7 +17,8 @@ _REST = 4
 
 
 class Watchdog:
-    """Kills what goes over a polled limit: the largest processes for memory, all but the guest for disk."""
+    """Kills what goes over a polled limit: the largest processes for memory, all but the guest for disk, and those
+    that came last where there are too many."""
 
     @classmethod
     def needed(cls, born: dict[str, Any], box: str) -> Watchdog | None:
@@ -27,7 +28,8 @@ class Watchdog:
         disk = born["quota"] if held["disk"] == "polled" else None
         return cls(memory, disk, box, born["first"]) if memory or disk else None
 
-    def __init__(self, memory: int | None, disk: int | None, box: str, first: int) -> None:
+    def __init__(self, memory: int | None, disk: int | None, box: str, first: int, most: int | None = None) -> None:
+        self._most = most
         self._memory = memory
         self._disk = disk
         self._box = box
@@ -55,6 +57,8 @@ class Watchdog:
 
     def _judge(self, pids: list[int]) -> None:
         inside = [pid for pid in pids if pid != self._first]
+        if self._most is not None and len(pids) > self._most:
+            self._kill(sorted(inside, key=usage.started_at)[self._most - 1 :])
         nameless = usage.nameless(inside)
         removed = nameless.pop(os.stat(self._box).st_dev, 0)
         if self._memory is not None:

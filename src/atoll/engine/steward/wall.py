@@ -63,6 +63,10 @@ class Wall(ABC):
         """Thaw it. Raises OSError."""
         raise NotImplementedError
 
+    def tend(self, now: float) -> float:
+        """Look after it, at a monotonic time; gives the seconds until this is to be called again."""
+        return float("inf")
+
     def usage(self) -> dict[str, Any]:
         """The members of `Metrics` but `uptime`, as far as they can be told."""
         return {}
