@@ -68,11 +68,10 @@ class Wall(ABC):
         """Thaw it. Raises OSError."""
         raise NotImplementedError
 
-<<<<<<< HEAD
     def tend(self, now: float) -> float:
         """Look after it, at a monotonic time; gives the seconds until this is to be called again."""
         return float("inf")
-=======
+
     def writers(self) -> list[Holder]:
         """Who behind the wall has a file of the sandbox open to write to; asked while all is frozen.
 
@@ -82,7 +81,6 @@ class Wall(ABC):
 
     def settle(self) -> None:  # noqa: B027 - most walls keep files in a plain directory
         """See to it that all that was written is in the box, to be copied; all is frozen. Raises OSError."""
->>>>>>> bwrap
 
     def usage(self) -> dict[str, Any]:
         """The members of `Metrics` but `uptime`, as far as they can be told."""
