@@ -17,7 +17,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .. import kernel, messages
+from .. import messages
 from ..removal import remove_tree
 from ..settings import started_at
 from .wall import FILES, StartFailed, Wall
@@ -350,8 +350,6 @@ def keep(job: dict[str, Any], maker: socket.socket) -> NoReturn:
     """Be the steward of a sandbox, in a process that was made for it and has nothing else open."""
     os.setsid()
     os.chdir("/")
-    # Whatever its maker was started with is not the sandbox's business.
-    kernel.close_from(maker + 1)
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     os.dup2(null, 0)
     sys.path += job["path"]
