@@ -11,7 +11,7 @@ JOBS ?= $(shell echo $$(( $$(nproc 2>/dev/null || echo 1) + 1 )))
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
-.PHONY: setup run test lint bench clean
+.PHONY: setup run test lint bench matrix clean
 .DEFAULT_GOAL := run
 
 setup: $(STAMP)
@@ -41,6 +41,12 @@ lint: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)
+
+# The suite on every driver, and the page that shows what came of it.
+matrix: setup
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -q -p atoll.testing.record \
+		--record-conformance docs/reference/conformance.json $(or $(ARGS),tests/conformance)
+	$(BIN)/python -m atoll.testing docs/reference/conformance.json > docs/reference/conformance.md
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -12,10 +12,15 @@ from typing import ClassVar, NamedTuple, Protocol
 
 from .errors import Unsupported
 from .io import IO, Stream
-from .types import Capability, Denial, Handle, Info, Json, Layer, Metrics, Permissions, Spec, Status
+from .types import Capability, Denial, Handle, Info, Isolation, Json, Layer, Metrics, Permissions, Spec, Status
 
 AUDIT = ("files", "gate")
 """The sources of denials that need no driver."""
+
+ISOLATION: tuple[Isolation, ...] = ("none", "process", "container", "runtime", "kernel", "machine")
+"""How strong a wall is, the weakest first: nothing at all; a process of its own with limits, which is no boundary; the
+host's kernel behind namespaces and filters; the few calls of a language runtime; a kernel of its own in user space; a
+machine of its own."""
 
 Register = Callable[[Handle], None]
 Manifest = Mapping[str, Json]
@@ -58,7 +63,10 @@ class Driver(ABC):
 
     name: ClassVar[str]
     summary: ClassVar[str]
+    isolation: ClassVar[Isolation] = "none"
     capabilities: ClassVar[frozenset[Capability]]
+    names_images: ClassVar[bool] = False
+    """Whether `Spec.image` may be a name that the wall knows, and not only an absolute path."""
 
     def __init__(self, io: IO) -> None:
         self.io = io

@@ -26,6 +26,8 @@ class BuiltIn(NamedTuple):
 BUILT_IN = {
     "jail": BuiltIn("atoll.drivers.jail:JailDriver"),
     "fake": BuiltIn("atoll.drivers.fake:FakeDriver"),
+    "docker": BuiltIn("atoll.drivers.docker:DockerDriver", "docker"),
+    "inprocess": BuiltIn("atoll.drivers.inprocess:InprocessDriver"),
 }
 
 
@@ -44,6 +46,12 @@ def load(name: str, io: IO) -> Driver:
     if not (isinstance(found, type) and issubclass(found, Driver)):
         raise DriverError(f"The driver {name!r} is {found!r}, which is no subclass of atoll.driver.Driver.")
     return found(io)
+
+
+def check_known(name: str) -> None:
+    """Raises UnknownDriver. Nothing of the driver is imported."""
+    if name not in BUILT_IN and name not in _entry_points():
+        raise _unknown(name)
 
 
 def names() -> list[str]:

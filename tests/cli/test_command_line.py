@@ -112,8 +112,8 @@ def test_a_state_directory_that_cannot_be_used_is_a_sentence(atoll, tmp_path):
 
 def test_providers_are_listed_with_how_they_stand(atoll):
     text = atoll("providers").out.decode()
-    assert re.search(r"^jail \(default\) +ready +kernel namespaces", text, re.MULTILINE)
-    assert re.search(r"^fake +ready +no wall", text, re.MULTILINE)
+    assert re.search(r"^jail \(default\) +ready +container +kernel namespaces", text, re.MULTILINE)
+    assert re.search(r"^fake +ready +none +no wall.*\n +\+ code commands", text, re.MULTILINE)
     other = atoll("providers", env={"ATOLL_DRIVER": "fake"}).out.decode()
     assert re.search(r"^fake \(default\) +ready", other, re.MULTILINE)
     by_name = {provider["name"]: provider for provider in json.loads(atoll("providers", "--json").out)}

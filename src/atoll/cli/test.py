@@ -6,8 +6,10 @@ import time
 from collections.abc import Callable
 
 from .. import registry
+from ..client.choosing import choose
+from ..driver import Driver
 from ..errors import AtollError
-from ..io import BlockingIO
+from ..io import BlockingIO, drive
 from ..sync.sandbox import Sandbox
 from ..types import Capability
 from .interrupts import Interrupts
@@ -56,9 +58,9 @@ class _Report:
 
 def main(words: list[str]) -> int:
     parser = Parser("test", "[-p NAME]", _DESCRIPTION, _EPILOG)
-    add_driver_option(parser, "the wall to try (default: jail, or $ATOLL_DRIVER)")
+    add_driver_option(parser, "the wall to try, or `strongest` (default: jail, or $ATOLL_DRIVER)")
     args = parser.parse_args(words)
-    name = args.driver or registry.default_name()
+    name = drive(choose(BlockingIO(), args.driver, _name_of))
     driver = registry.load(name, BlockingIO())
     say(f"{name}: {driver.summary}")
     interrupts = Interrupts()
@@ -77,20 +79,41 @@ def main(words: list[str]) -> int:
     return 1 if report.failed else 0
 
 
+async def _name_of(driver: Driver) -> str:
+    return driver.name
+
+
 def _try(report: _Report, sandbox: Sandbox, capabilities: frozenset[Capability]) -> None:
+    if Capability.COMMANDS in capabilities:
+        _try_commands(report, sandbox)
+    report.step("write and read a file of 1 MiB", lambda: _file(sandbox, _BINARY))
+    report.step("write and read a file of 10 MiB", lambda: _file(sandbox, _BINARY * 10))
+    if Capability.CODE in capabilities:
+        _try_code(report, sandbox)
+    if Capability.PTY in capabilities:
+        report.step("a terminal", lambda: _terminal(sandbox))
+    if {Capability.ISOLATION, Capability.COMMANDS} <= capabilities:
+        report.step("the wall: no root, no network", lambda: _wall(sandbox))
+
+
+def _try_commands(report: _Report, sandbox: Sandbox) -> None:
     report.step('run("echo hi")', lambda: _same(sandbox.run("echo hi").stdout, "hi\n"))
     report.step('run("true") again', lambda: _same(sandbox.run("true").exit_code, 0))
     report.step("an exit code of 7", lambda: _same(sandbox.run("exit 7").exit_code, 7))
     report.step("1 MiB through a pipe and back", lambda: _pipe(sandbox))
-    report.step("write and read a file of 1 MiB", lambda: _file(sandbox))
     report.step("a timeout of 0.1 s kills `sleep 60`", lambda: _timeout(sandbox))
-    if Capability.CODE in capabilities:
-        report.step("run_code: first cell", lambda: sandbox.run_code("x = 41"))
-        report.step("run_code: a variable is kept", lambda: _same(sandbox.run_code("x + 1").text, "42"))
-    if Capability.PTY in capabilities:
-        report.step("a terminal", lambda: _terminal(sandbox))
-    if Capability.ISOLATION in capabilities:
-        report.step("the wall: no root, no network", lambda: _wall(sandbox))
+
+
+def _try_code(report: _Report, sandbox: Sandbox) -> None:
+    report.step("run_code: first cell", lambda: sandbox.run_code("x = 41"))
+    report.step("run_code: a variable is kept", lambda: _same(sandbox.run_code("x + 1").text, "42"))
+    report.step("an error is data", lambda: _same(sandbox.run_code("1 / 0").success, expected=False))
+    report.step("a timeout of 0.1 s ends an endless loop", lambda: _loop(sandbox))
+    report.step("run_code: the next cell", lambda: _same(sandbox.run_code("6 * 7").text, "42"))
+
+
+def _loop(sandbox: Sandbox) -> None:
+    _same(sandbox.run_code("while True: pass", timeout=0.1).timed_out, expected=True)
 
 
 def _same(found: object, expected: object) -> None:
@@ -102,9 +125,9 @@ def _pipe(sandbox: Sandbox) -> None:
     _same(len(sandbox.run("cat", stdin="a" * _OUTPUT).stdout), _OUTPUT)
 
 
-def _file(sandbox: Sandbox) -> None:
-    sandbox.files.write("atoll-test", _BINARY)
-    _same(sandbox.files.read_bytes("atoll-test") == _BINARY, expected=True)
+def _file(sandbox: Sandbox, content: bytes) -> None:
+    sandbox.files.write("atoll-test", content)
+    _same(sandbox.files.read_bytes("atoll-test") == content, expected=True)
 
 
 def _timeout(sandbox: Sandbox) -> None:

@@ -28,6 +28,7 @@ from .jail_talk import home_of
 class JailDriver(Forks, LayeredHistory):
     name = "jail"
     summary = "kernel namespaces, control groups, Landlock and seccomp on this machine"
+    isolation = "container"
     capabilities = frozenset(Capability)
 
     def places(self, handle: Handle | None = None) -> Layout:

@@ -15,6 +15,7 @@ from ..io import BlockingIO
 from ..sync import Sandbox
 from ..types import Capability
 from .elsewhere import Elsewhere, target
+from .record import PROPERTY
 
 LIFETIME = 600.0
 """Seconds after which a sandbox goes that a broken run has left behind."""
@@ -50,6 +51,11 @@ class Checks:
     def elsewhere(cls, body: str, **values: Any) -> Elsewhere:
         """Start code in another process."""
         return Elsewhere(cls.driver_class, body, values)
+
+    @pytest.fixture(autouse=True)
+    def _told(self, record_property: Callable[[str, object], None]) -> None:
+        """So that what a run has shown can be written down; see `record`."""
+        record_property(PROPERTY, self.driver_class.name)
 
     @pytest.fixture
     def sandbox(self) -> Sandbox:

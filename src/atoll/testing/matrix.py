@@ -9,6 +9,7 @@ from ..driver import Driver
 from ..io import BlockingIO
 from ..types import Capability
 from .needs import concerns, lacked, needed
+from .record import Results
 from .suite import Test, all_tests, checks_of, groups
 
 MEANINGS = {
@@ -36,7 +37,7 @@ MEANINGS = {
 
 _HEAD = """# What the conformance suite checks
 
-<!-- Written by `python -m atoll.testing > docs/reference/conformance.md`; a test compares. -->
+<!-- Written by `make matrix`, which runs the suite on every driver; a test compares. -->
 
 A driver declares capabilities. The tests of what it declares it must pass; what it does not declare it must
 refuse with `Unsupported`, which is a test too. [Write a driver](../how-to/write-a-driver.md) shows how to run
@@ -44,8 +45,9 @@ them on yours.
 
 ## Drivers and capabilities
 
-A number says how many tests hold the driver to a capability that it declares; *refused* that one test demands
-the refusal. A driver that has no wall at all lets `network="none"` pass, which is what everybody gets who says
+A number says how many tests of a capability the driver has passed in the last run that was written down
+(`conformance.json`, with the names); *refused* that it does not declare it, and that the refusal is tested. A driver
+that has no wall at all lets `network="none"` pass, which is what everybody gets who says
 nothing, and admits in `info.walls` that nothing stands."""
 
 _TESTS = """## Tests
@@ -54,34 +56,46 @@ Each belongs to a group, and runs on the drivers that declare all of the capabil
 begins with *without* on those that lack it."""
 
 
-def page() -> str:
-    """The whole page."""
-    return "\n".join([_HEAD, "", *_table(_drivers()), "", _TESTS, *_groups()]) + "\n"
+def page(results: Results) -> str:
+    """The whole page, from what each driver has passed."""
+    return "\n".join([_HEAD, "", *_table(drivers(), results), "", _TESTS, *_groups()]) + "\n"
 
 
-def _drivers() -> list[Driver]:
+def expected(driver: Driver) -> frozenset[str]:
+    """The tests that a driver has to pass."""
+    return frozenset(name for name, test in all_tests().items() if concerns(test, driver.capabilities))
+
+
+def drivers() -> list[Driver]:
     """Those of atoll itself."""
     own = sorted(name for name, where in registry.BUILT_IN.items() if where.target.startswith("atoll."))
     return [registry.load(name, BlockingIO()) for name in own]
 
 
-def _table(drivers: list[Driver]) -> Iterator[str]:
+def _table(drivers: list[Driver], results: Results) -> Iterator[str]:
     yield f"| capability | {' | '.join(driver.name for driver in drivers)} | meaning |"
     yield "|---" * (len(drivers) + 2) + "|"
     for capability in Capability:
-        cells = " | ".join(_cell(driver, capability) for driver in drivers)
+        cells = " | ".join(_cell(driver, capability, results) for driver in drivers)
         yield f"| `{capability.name}` | {cells} | {MEANINGS[capability]} |"
-    everyone = sum(not needed(test) and not lacked(test) for test in all_tests().values())
-    yield f"| *of everyone* |{f' {everyone} |' * len(drivers)} the rest: commands, output, files, processes, labels |"
-    totals = (sum(concerns(test, driver.capabilities) for test in all_tests().values()) for driver in drivers)
-    yield f"| *together* | {' | '.join(map(str, totals))} | |"
+    general = frozenset(name for name, test in all_tests().items() if not needed(test) and not lacked(test))
+    everyone = " | ".join(_count(expected(driver) & general, driver, results) for driver in drivers)
+    yield f"| *of everyone* | {everyone} | the rest: files, labels, finding it again, errors |"
+    together = " | ".join(_count(expected(driver), driver, results) for driver in drivers)
+    yield f"| *together* | {together} | |"
 
 
-def _cell(driver: Driver, capability: Capability) -> str:
+def _cell(driver: Driver, capability: Capability, results: Results) -> str:
     if capability not in driver.capabilities:
         return "*refused*"
-    mine = (test for test in all_tests().values() if concerns(test, driver.capabilities))
-    return str(sum(capability in needed(test) for test in mine))
+    mine = frozenset(name for name in expected(driver) if capability in needed(all_tests()[name]))
+    return _count(mine, driver, results)
+
+
+def _count(tests: frozenset[str], driver: Driver, results: Results) -> str:
+    """How many of some tests a driver has passed; of how many, if not of all."""
+    passed = len(tests & results.get(driver.name, frozenset()))
+    return str(passed) if passed == len(tests) else f"{passed} of {len(tests)}"
 
 
 def _groups() -> Iterator[str]:

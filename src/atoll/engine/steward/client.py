@@ -56,6 +56,9 @@ class StewardDriver(Driver):
     wall: ClassVar[str]
     """Where the `Wall` of the steward is: "module:name"."""
 
+    warm: ClassVar[bool] = False
+    """Whether stewards are forked from a process that stays for the next ones. One is needed for a `ForkedWall`."""
+
     @abstractmethod
     def prepare(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
         """Furnish a box and give what the wall is built from, as JSON. May block; runs in a thread.
@@ -110,7 +113,8 @@ class StewardDriver(Driver):
             "wall": self.wall,
             "begin": begin and {"files": begin["files"], "owners": _owners(begin, job)},
             "box": box,
-            "job": job,
+            "job": {name: value for name, value in job.items() if name != "env"},
+            "env": job.get("env"),
             "lifetime": spec.lifetime,
             "path": [place for place in sys.path if place],
         }
@@ -118,7 +122,7 @@ class StewardDriver(Driver):
         with ours:
             try:
                 with theirs:
-                    await self.io.in_thread(lambda: _start(order, theirs))
+                    await self.io.in_thread(lambda: _start(order, theirs, warm=self.warm))
             except BaseException:
                 self.abandon(box, job)
                 if not kept_until(box):
@@ -178,17 +182,20 @@ class StewardDriver(Driver):
         await self._ask(handle, {"op": "stop"})
 
     async def destroy(self, handle: Handle) -> None:
+        kept = True
         try:
             await self._ask(handle, {"op": "destroy"})
         except SandboxGone:
-            pass  # the steward has ended already; what is left is swept up here
-        await self.io.in_thread(lambda: self._sweep(handle))
+            kept = False  # the steward has ended already; what is left is swept up here
+        await self.io.in_thread(lambda: self._sweep(handle, left=not kept))
 
-    def _sweep(self, handle: Handle) -> None:
+    def _sweep(self, handle: Handle, *, left: bool) -> None:
+        """Remove all that a steward may have `left`; one that has answered leaves only its word."""
         box = self.box(handle)
-        _end_steward(handle)
         try:
-            self.sweep(handle, box)
+            if left:
+                _end_steward(handle)
+                self.sweep(handle, box)
             if os.path.lexists(box):
                 remove_tree(box)
             with contextlib.suppress(FileNotFoundError):
@@ -278,10 +285,13 @@ def _box(driver: str, name: str) -> str:
     return os.path.join(state_dir(), driver, name)
 
 
-def _start(order: dict[str, Any], maker: socket.socket) -> None:
+def _start(order: dict[str, Any], maker: socket.socket, *, warm: bool) -> None:
     from . import launch
 
-    launch.start(order, maker)
+    if warm:
+        launch.start_warm(order, maker, state_dir())
+    else:
+        launch.start(order, maker)
 
 
 def _end_steward(handle: Handle) -> None:

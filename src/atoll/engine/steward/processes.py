@@ -14,12 +14,31 @@ from . import tree
 from .wall import FILES, StartFailed, Wall
 
 
-class ProcessWall(Wall):
+class TreeWall(Wall):
     """Everything behind it is a descendant of the steward."""
 
     def __init__(self, box: str, job: Mapping[str, Any]) -> None:
         super().__init__(box, job)
         tree.adopt_orphans()
+
+    def end(self) -> None:
+        tree.kill_all(os.getpid())
+
+    def pause(self) -> None:
+        tree.signal_all(os.getpid(), signal.SIGSTOP)
+
+    def resume(self) -> None:
+        tree.signal_all(os.getpid(), signal.SIGCONT)
+
+    def writers(self) -> list[holders.Holder]:
+        return holders.writers(tree.descendants(os.getpid()), f"{self.box}/{FILES}")
+
+    def usage(self) -> dict[str, Any]:
+        return {"processes": len(tree.descendants(os.getpid()))}
+
+
+class ProcessWall(TreeWall):
+    """The guest is a program that the steward starts."""
 
     @abstractmethod
     def command(self, control: int) -> Sequence[str]:
@@ -49,18 +68,3 @@ class ProcessWall(Wall):
     def environment(self) -> dict[str, str]:
         """Of the program that is started; the guest's own comes with its configuration."""
         return {"PATH": os.defpath}
-
-    def end(self) -> None:
-        tree.kill_all(os.getpid())
-
-    def pause(self) -> None:
-        tree.signal_all(os.getpid(), signal.SIGSTOP)
-
-    def resume(self) -> None:
-        tree.signal_all(os.getpid(), signal.SIGCONT)
-
-    def writers(self) -> list[holders.Holder]:
-        return holders.writers(tree.descendants(os.getpid()), f"{self.box}/{FILES}")
-
-    def usage(self) -> dict[str, Any]:
-        return {"processes": len(tree.descendants(os.getpid()))}

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .. import kernel, messages
+from .. import messages
 from ..removal import remove_tree
 from ..settings import started_at
 from .wall import FILES, StartFailed, Wall
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 SOCKET, STOPPED, JOB = "steward", "stopped", "job"
 _LONGEST_SLEEP = 86400.0
+_EVERY_DESCRIPTOR = 1 << 30
 
 
 class Steward:
@@ -107,7 +108,7 @@ class Steward:
         self._poll.register(client, select.POLLIN)
 
     def _turn(self, listener: socket.socket) -> None:
-        wait = min(max(0.0, self._expires - time.time()), _LONGEST_SLEEP)
+        wait = min(max(0.0, self._expires - time.time()), _LONGEST_SLEEP, self._wall.tend(time.monotonic()))
         for fd, _ in self._poll.poll(wait * 1000 + 1):
             if fd == listener.fileno():
                 with contextlib.suppress(OSError):
@@ -340,23 +341,27 @@ def main(maker: int) -> NoReturn:
         job = json.load(source)
     if os.fork():
         os._exit(0)
+    # What the maker's process had open without knowing is nobody's business here, and the guest would inherit it.
+    os.closerange(maker + 1, _EVERY_DESCRIPTOR)
+    keep(job, socket.socket(fileno=maker))
+
+
+def keep(job: dict[str, Any], maker: socket.socket) -> NoReturn:
+    """Be the steward of a sandbox, in a process that was made for it and has nothing else open."""
     os.setsid()
     os.chdir("/")
-    # Whatever its maker was started with is not the sandbox's business.
-    kernel.close_from(maker + 1)
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     os.dup2(null, 0)
     sys.path += job["path"]
-    sock = socket.socket(fileno=maker)
-    os.set_inheritable(maker, False)
+    maker.set_inheritable(False)
     code = 1
     try:
-        Steward(job, load(job["wall"])(job["box"], job["job"]), sock).live()
+        Steward(job, load(job["wall"])(job["box"], job["job"]), maker).live()
         code = 0
     except StartFailed as failed:
-        _report(sock, str(failed), failed.code, failed.hint)
+        _report(maker, str(failed), failed.code, failed.hint)
     except Exception as error:  # noqa: BLE001 - whatever it is, the maker must hear of it
-        _report(sock, f"The sandbox could not be made: {error!r}.", "create_failed", None)
+        _report(maker, f"The sandbox could not be made: {error!r}.", "create_failed", None)
     finally:
         os._exit(code)
 

@@ -68,6 +68,10 @@ class Wall(ABC):
         """Thaw it. Raises OSError."""
         raise NotImplementedError
 
+    def tend(self, now: float) -> float:
+        """Look after it, at a monotonic time; gives the seconds until this is to be called again."""
+        return float("inf")
+
     def writers(self) -> list[Holder]:
         """Who behind the wall has a file of the sandbox open to write to; asked while all is frozen.
 

@@ -1,0 +1,151 @@
+"""A complete, minimal root file system made from this machine, with nothing downloaded.
+
+It holds a shell, the core utilities and the usual small tools, the Python that runs atoll with its standard library,
+the shared libraries of all these, an /etc that tells nothing of this host, and the guest. Walls with a file system of
+their own use it as their root, or make an image of it. It is made once for each interpreter and version of atoll:
+
+```
+<home>/roots/<tag>/tree/    the root file system; `build`
+<home>/roots/<tag>/alone/   Python, its library, its shared libraries, the loader and the guest; `self_contained`
+```
+
+Packages that the base installation of Python has are not in it: a wall shows `site_packages()` at `SITE_PACKAGES`, read
+only, as the jail does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import stat
+import sys
+from collections.abc import Callable
+
+from ..removal import remove_tree
+
+_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+PYTHON = f"/usr/local/bin/python{_VERSION}"
+"""Python in the tree."""
+LIBRARY = f"/usr/local/lib/python{_VERSION}"
+SITE_PACKAGES = f"{LIBRARY}/site-packages"
+PYTHON_PATH = (LIBRARY, f"{LIBRARY}/lib-dynload", SITE_PACKAGES)
+"""`sys.path` of the Python in the tree."""
+GUEST = "/opt/atoll"
+"""Where the guest is in the tree: `/opt/atoll/atoll/guest/__main__.py`."""
+ALONE = GUEST
+"""Where walls show what `self_contained` gives, so that the guest has one path everywhere."""
+# Changes with what is put into a tree.
+_FORMAT = 1
+
+
+def build(home: str) -> str:
+    """The directory of a whole root file system; made when there is none. May block for seconds, once.
+
+    Processes that ask at the same time end with the same one. It is for reading only. The directories that a wall
+    mounts on are there and empty: /proc /sys /dev /tmp /run /workspace /home/user and `SITE_PACKAGES`.
+
+    Raises:
+        WallUnavailable: this machine lacks what it takes.
+        OSError: it cannot be written.
+    """
+    from . import making
+
+    return _once(home, "tree", making.tree)
+
+
+def self_contained(home: str) -> str:
+    """A directory with all that a guest needs to run in any image, also one without Python or with another C library.
+
+    Shown read-only at a path DIR inside (use `ALONE`), Python is started there as
+
+        DIR/bin/ld.so --library-path DIR/lib DIR/bin/python -I -S DIR/atoll/guest/__main__.py …
+
+    It finds its standard library by itself, in DIR/lib/pythonX.Y. The loader is named because the image may have none
+    at the place where this Python looks for it; therefore `sys.executable` cannot be started by itself in there.
+
+    Raises:
+        WallUnavailable: this machine lacks what it takes.
+        OSError: it cannot be written.
+    """
+    from . import making
+
+    tree = build(home)
+    return _once(home, "alone", lambda draft: making.alone(tree, draft))
+
+
+def alone_command(place: str = ALONE) -> list[str]:
+    """How the Python of `self_contained` is started where it is shown at `place`."""
+    return [f"{place}/bin/ld.so", "--library-path", f"{place}/lib", f"{place}/bin/python"]
+
+
+def site_packages() -> str:
+    """The packages of the base installation of this Python, on the host; empty if there are none."""
+    path = os.path.join(os.path.dirname(os.path.realpath(os.__file__)), "site-packages")
+    return path if os.path.isdir(path) else ""
+
+
+def package_directory() -> str:
+    """The directory that holds `atoll`."""
+    return os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+
+def interpreter() -> str:
+    """The program of the base installation of this Python."""
+    return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
+
+
+def tag() -> str:
+    """Names the tree that fits this atoll, this interpreter and this system: after an upgrade a new one is made."""
+    import hashlib
+
+    seen = [f"{_FORMAT}", sys.version]
+    for path in (interpreter(), os.__file__, "/bin/sh", "/usr/bin/env", "/etc/ld.so.cache"):
+        with contextlib.suppress(OSError):
+            found = os.stat(path)
+            seen.append(f"{path} {found.st_ino} {found.st_size} {found.st_mtime_ns}")
+    for part in ("guest", "wire"):
+        place = f"{package_directory()}/atoll/{part}"
+        with os.scandir(place) as entries:
+            files = sorted((entry.name, entry.stat().st_size, entry.stat().st_mtime_ns) for entry in entries)
+        seen += [f"{part} {file}" for file in files if file[0] != "__pycache__"]
+    return hashlib.sha256("\0".join(seen).encode(errors="surrogateescape")).hexdigest()[:16]
+
+
+def _once(home: str, name: str, make: Callable[[str], None]) -> str:
+    """A directory of the tag's, which is there when it is whole."""
+    place = f"{home}/roots/{tag()}"
+    target = f"{place}/{name}"
+    if os.path.isdir(target):
+        return target
+    os.makedirs(place, mode=0o755, exist_ok=True)
+    lock = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if os.path.isdir(target):
+            return target
+        draft = f"{target}.draft"
+        remove_tree(draft)  # of one that was killed
+        try:
+            os.mkdir(draft, 0o755)
+            make(draft)
+            _open_to_all(draft)
+            os.rename(draft, target)
+        except BaseException:
+            remove_tree(draft)
+            raise
+    finally:
+        os.close(lock)
+    return target
+
+
+def _open_to_all(root: str) -> None:
+    """Every sandbox reads it, whatever the caller's umask."""
+    for directory, _, names in os.walk(root):
+        found = os.stat(directory).st_mode
+        os.chmod(directory, found & 0o7777 | 0o755)  # noqa: S103 - that is the point
+        for name in names:
+            path = f"{directory}/{name}"
+            found = os.lstat(path).st_mode
+            if stat.S_ISREG(found) and found & 0o444 != 0o444:
+                os.chmod(path, found & 0o7777 | 0o444)

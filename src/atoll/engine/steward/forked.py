@@ -1,0 +1,99 @@
+"""A guest that is a fork of its steward: no program is started for it, so it is there at once."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from typing import Any, NoReturn
+
+from .. import kernel, messages
+from .bounds import Bounds
+from .processes import TreeWall
+from .wall import StartFailed
+
+_PATIENCE = 1.0
+_BIRTH = 30.0
+
+
+class ForkedWall(TreeWall):
+    """The guest has the steward's interpreter, and limits on it and on all that it starts.
+
+    The job has `config`, as `guest.config.Config` takes it, and `limits`, as `Bounds` does.
+    """
+
+    _bounds: Bounds | None = None
+
+    def start(self) -> socket.socket:
+        bounds = Bounds(os.path.basename(self.box), self.box, self.job["limits"])
+        self.facts = {"limits": bounds.enforcement, "walls": []}
+        self._bounds = bounds
+        bounds.prepare()
+        ours, theirs = messages.pair()
+        with theirs:
+            self.guest = os.fork()
+            if self.guest == 0:
+                self._become_guest(theirs, bounds)
+        _await_birth(ours)
+        bounds.watch(self.guest)
+        return ours
+
+    def _become_guest(self, control: socket.socket, bounds: Bounds) -> NoReturn:
+        from ...guest.config import Config
+        from ...guest.contextprocess import find_own_modules
+        from ...guest.server import Server
+
+        try:
+            null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+            for fd in (0, 1, 2):
+                os.dup2(null, fd)
+            kernel.close_from(3, (control.fileno(),))
+            os.setsid()
+            # Whoever loses its parent below the guest is the guest's, who takes notice of its end.
+            kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+            score, kills = bounds.enter()
+            find_own_modules()
+            server = Server(control, Config(**self.job["config"]), score, kills)
+            messages.send(control, {"serving": True})
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the maker must hear of it
+            messages.send(control, {"failed": f"{error}"[:2000]})
+            os._exit(1)
+        try:
+            server.prefork_context()
+            server.run()
+        finally:
+            os._exit(0)
+
+    def remove(self) -> None:
+        if self._bounds is not None:
+            self._bounds.remove()
+
+    def tend(self, now: float) -> float:
+        return float("inf") if self._bounds is None else self._bounds.tend(now)
+
+    def usage(self) -> dict[str, Any]:
+        return {} if self._bounds is None else self._bounds.usage(self.guest)
+
+    def epitaph(self) -> str | None:
+        """How the guest has ended, which nobody has told it to."""
+        watch = os.pidfd_open(self.guest)
+        try:
+            if not select.select([watch], [], [], _PATIENCE)[0]:
+                return None
+            _, status = os.waitpid(self.guest, 0)
+        finally:
+            os.close(watch)
+        if os.WIFSIGNALED(status):
+            return f"signal {os.WTERMSIG(status)} ended its guest."
+        return f"its guest exited with {os.WEXITSTATUS(status)}."
+
+
+def _await_birth(guest: socket.socket) -> None:
+    """Raises StartFailed."""
+    guest.settimeout(_BIRTH)
+    try:
+        answer, _ = messages.receive(guest)
+    except (messages.Ended, ValueError, TimeoutError):
+        answer = {"failed": "its guest did not begin"}
+    if "failed" in answer:
+        raise StartFailed(f"The sandbox could not be made: {answer['failed']}.")

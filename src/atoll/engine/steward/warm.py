@@ -1,0 +1,99 @@
+"""A warm process that stewards are forked from: with everything imported, so that one is there in a millisecond.
+
+It is started on first use and listens on a private socket of the state directory. Each request is a steward's order and
+its line to the maker, as descriptors. It keeps nothing of them, its end harms no sandbox, and it ends itself when
+nobody has wanted anything for long, or when its state directory is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import time
+from typing import NoReturn
+
+from ...guest import borrowed, contextprocess, server
+from .. import kernel, messages
+from . import bounds, forked, steward
+
+IDLE_SECONDS = 300.0
+_LOOK = 10.0
+_PATIENCE = 5.0
+WANTED = (server, bounds, forked)
+"""What its forks use, and find imported."""
+
+
+def daemon(path: str, cloudpickle: str, ready: int) -> NoReturn:
+    """Leave the family of who started this, say so, and serve."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    os.chdir("/")
+    kernel.close_from(3, (ready,))
+    if cloudpickle:
+        borrowed.lend(cloudpickle)
+    contextprocess.find_own_modules()
+    listener = messages.listen(path)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    gc.collect()
+    gc.freeze()
+    os.write(ready, b"ok")
+    os.close(ready)
+    try:
+        _serve(listener, path)
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        os._exit(0)
+
+
+def _serve(listener: socket.socket, path: str) -> None:
+    last = time.monotonic()
+    own = os.stat(path).st_ino
+    while True:
+        if select.select([listener], [], [], _LOOK)[0]:
+            last = time.monotonic()
+            with contextlib.suppress(OSError):
+                _fork(listener)
+        elif time.monotonic() - last > IDLE_SECONDS or not _is(path, own):
+            return
+
+
+def _is(path: str, inode: int) -> bool:
+    try:
+        return os.stat(path).st_ino == inode
+    except OSError:
+        return False
+
+
+def _fork(listener: socket.socket) -> None:
+    client, _ = listener.accept()
+    fds: list[int] = []
+    with client:
+        client.settimeout(_PATIENCE)
+        try:
+            _, fds = messages.receive(client)
+            if len(fds) == 2 and os.fork() == 0:
+                _become(fds[0], fds[1])
+        except (messages.Ended, ValueError):
+            pass  # it thought better of it
+        finally:
+            messages.close(fds)
+
+
+def _become(order: int, maker: int) -> NoReturn:
+    """In the fork. It never returns into the loop, whose state is a copy."""
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        kernel.close_from(3, (order, maker))
+        with open(order, "rb", closefd=False) as source:
+            job = json.load(source)
+        os.close(order)
+        steward.keep(job, socket.socket(fileno=maker))
+    finally:
+        os._exit(1)

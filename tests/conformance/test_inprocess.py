@@ -1,0 +1,9 @@
+"""The inprocess driver keeps the contract, as far as it declares to."""
+
+from __future__ import annotations
+
+from atoll.testing import DriverConformance
+
+
+class TestInprocess(DriverConformance):
+    driver = "inprocess"
