@@ -11,7 +11,7 @@ from ..engine.limits import DEFAULT_DISK
 from ..engine.steward.client import StewardDriver
 from ..engine.steward.lines import guest_command
 from ..engine.steward.wall import FILES
-from ..errors import Unsupported, WallUnavailable
+from ..errors import InvalidInput, Unsupported, WallUnavailable
 from ..home import state_dir
 from ..types import Capability, Handle, Layer, Spec
 from . import gvisor_runtime
@@ -59,7 +59,9 @@ class GVisorDriver(StewardDriver):
             "platform": runtime.platform(),
             "root": root,
             "rootless": rootless,
-            "user": user,
+            "uid": user,
+            "workdir": spec.workdir,
+            "source": None if spec.source is None else _source(spec.source, home),
             "places": _places(spec, box, root, busybox=runtime.needs_busybox),
             "command": [*command, "--descend", f"{user},{user},{limits.pids}"],
             "memory": limits.memory,
@@ -102,6 +104,16 @@ def _config(spec: Spec, rootless: bool) -> dict[str, Any]:
         "cloudpickle": roottree.CLOUDPICKLE if cloudpickle_directory() else "",
         "memory": spec.resources.memory,
     }
+
+
+def _source(path: str, home: str) -> str:
+    """Raises InvalidInput for what is no directory, or would show what atoll keeps of others."""
+    real, state = os.path.realpath(path), os.path.realpath(home)
+    if not os.path.isdir(real):
+        raise InvalidInput(f"source={path!r} is not a directory.")
+    if os.path.commonpath((real, state)) in (real, state):
+        raise InvalidInput(f"source={path!r} and atoll's state directory {state} lie in one another.")
+    return real
 
 
 def _places(spec: Spec, box: str, root: str, *, busybox: bool) -> list[tuple[str, str, bool]]:

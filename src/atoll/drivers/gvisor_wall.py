@@ -12,44 +12,50 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from ..engine import cgroups, disk, kernel, messages, usage
+from ..engine import cgroups, kernel, messages, usage
+from ..engine.copying import copy_tree
+from ..engine.removal import remove_tree
 from ..engine.steward import tree
 from ..engine.steward.lines import switchboard
+from ..engine.steward.storage import Storage
 from ..engine.steward.wall import FILES, StartFailed, Wall
 from . import gvisor_bundle
+from .gvisor_bundle import Place
 
-_PATIENCE = 60.0
+_PATIENCE, _ANSWER = 60.0, 20.0
 _PIPE = 1 << 20
 _SET_PIPE_SIZE = 1031
 _SET_PARENT_DEATH_SIGNAL = 1
-_DISK_FLAGS = kernel.MS_NOSUID | kernel.MS_NODEV
 # What gVisor itself takes beside the memory of the sandbox, and what may be filled before the guest has looked.
 _OVERHEAD = 192 << 20
 # Threads of the host that gVisor has for a process of the sandbox, and for itself.
 _TASKS_EACH, _TASKS_OWN = 24, 512
 _ENOUGH_SAID = 4096
+_LAST_MOMENT = 2.0
 
 
 class GVisorWall(Wall):
-    """The job has `runsc`, `platform`, `root`, `places`, `command`, `memory`, `pids`, `cpu`, `disk` and `rootless`."""
+    """The job is what `GVisorDriver.prepare` gives."""
 
     def __init__(self, box: str, job: Mapping[str, Any]) -> None:
         super().__init__(box, job)
         tree.adopt_orphans()
         self._name = os.path.basename(box)
         self._group: cgroups.Group | None = None
-        self._runsc = 0
         self._said = -1
-        self._status: int | None = None
+        self._frozen = False
+        self._storage = None if job["rootless"] else Storage(box, job["disk"], job["disks"])
 
     def start(self) -> socket.socket:
         self._bound()
-        self._mount()
+        if self._storage is not None:
+            self._storage.open()
+        self._furnish()
         self._write_bundle()
         reader, writer = self._run()
         control = switchboard(reader, writer)
         self._await_guest(control)
-        self.facts = {"limits": self._enforcement(), "walls": self._walls()}
+        self.facts = {"limits": self._enforcement(), "walls": self._walls(), "uid": self.job["uid"]}
         return control
 
     def _bound(self) -> None:
@@ -62,34 +68,35 @@ class GVisorWall(Wall):
         tasks = self.job["pids"] * _TASKS_EACH + _TASKS_OWN
         group.limit(self.job["memory"] + self.job["memory"] // 4 + _OVERHEAD, tasks, None)
 
-    def _mount(self) -> None:
-        """The disk of a sandbox is mounted where only its own processes and this one see it."""
-        if self.job["rootless"]:
-            return
-        kernel.unshare(kernel.CLONE_NEWNS)
-        kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
-        if not self.job["disk"]:
-            return
-        image = f"{self.box}/disk"
-        if os.path.exists(image):
-            disk.await_release(image)
-        else:
-            disk.copy_sparse(disk.prepare(self.job["disks"], self.job["disk"]), image)
-        device, held = disk.attach(image)
+    def _furnish(self) -> None:
+        """The writable places, and a copy of the source as the workspace."""
+        user = self.job["uid"]
+        for place in self._places():
+            if not place.writable or os.path.isdir(place.source):
+                continue
+            if place.inside == self.job["workdir"] and self.job["source"] is not None:
+                self._copy(self.job["source"], place.source)
+                continue
+            os.mkdir(place.source, 0o755)
+            os.chown(place.source, user, user)
+
+    def _copy(self, source: str, target: str) -> None:
         try:
-            kernel.mount(device, f"{self.box}/{FILES}", "ext4", _DISK_FLAGS)
-        finally:
-            os.close(held)
+            found = os.stat(source)
+            owners = {found.st_uid: self.job["uid"], found.st_gid: self.job["uid"]}
+            copy_tree(source, target, owners)
+        except OSError as error:
+            raise StartFailed(f"The source {source} cannot be copied: {error}.") from error
+
+    def _places(self) -> list[Place]:
+        return [Place(*place) for place in self.job["places"]]
 
     def _write_bundle(self) -> None:
-        user = self.job["user"]
-        places = [gvisor_bundle.Place(*place) for place in self.job["places"]]
-        for place in places:
-            if place.writable and not os.path.isdir(place.source):
-                os.mkdir(place.source, 0o755)
-                os.chown(place.source, user, user)
-        bundle = gvisor_bundle.config(self.job["root"], self.job["command"], places, {"PATH": os.defpath})
-        os.makedirs(f"{self.box}/bundle", mode=0o700, exist_ok=True)
+        bundle = gvisor_bundle.config(self.job["root"], self.job["command"], self._places(), {"PATH": os.defpath})
+        for name in ("bundle", "runsc"):
+            # That of the time before is nobody's any more.
+            remove_tree(f"{self.box}/{name}")
+            os.mkdir(f"{self.box}/{name}", 0o700)
         with open(f"{self.box}/bundle/config.json", "w", encoding="utf-8") as file:
             json.dump(bundle, file)
 
@@ -107,8 +114,8 @@ class GVisorWall(Wall):
                 _set_pipe_size(fd)
         os.set_blocking(self._said, False)
         command = self._call("run", f"-bundle={self.box}/bundle", self._name)
-        self._runsc = os.fork()
-        if self._runsc == 0:
+        self.guest = os.fork()
+        if self.guest == 0:
             self._become(command, (theirs_in, theirs_out, says))
         for fd in (theirs_in, theirs_out, says):
             os.close(fd)
@@ -125,7 +132,7 @@ class GVisorWall(Wall):
             kernel.close_from(3)
             os.setsid()
             _open_many_files()
-            os.execve(command[0], command, {"PATH": os.defpath, "TMPDIR": "/tmp"})
+            os.execve(command[0], command, {"PATH": os.defpath})  # noqa: S606 - argv, no shell
         except BaseException as error:  # noqa: BLE001 - the steward reads it
             os.write(2, f"{error}".encode())
         finally:
@@ -172,44 +179,77 @@ class GVisorWall(Wall):
                 self._group.freeze(False)
             self._group.kill()
         tree.kill_all(os.getpid())
-
-    def remove(self) -> None:
         if self._group is not None:
             self._group.remove()
-        if self.job["disk"] and not self.job["rootless"]:
-            with contextlib.suppress(OSError):  # it may not have come so far
-                disk.shut_down(f"{self.box}/{FILES}")
-                kernel.umount(f"{self.box}/{FILES}")
+        if self._storage is not None:
+            self._storage.close()
 
     def pause(self) -> None:
         if self._group is not None:
             self._group.freeze(True)
         else:
             self._ask("pause")
+        self._frozen = True
 
     def resume(self) -> None:
         if self._group is not None:
             self._group.freeze(False)
         else:
             self._ask("resume")
+        self._frozen = False
 
-    def _ask(self, verb: str) -> None:
-        done = subprocess.run(self._call(verb, self._name), capture_output=True, text=True, check=False)
+    def _ask(self, *command: str) -> str:
+        """One more call of runsc for this sandbox; what it answers. Raises OSError."""
+        try:
+            done = subprocess.run(
+                self._call(*command, self._name), capture_output=True, text=True, timeout=_ANSWER, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise OSError(f"runsc {command[0]} does not answer") from error
         if done.returncode != 0:
-            raise OSError(f"runsc {verb}: {done.stderr.strip()[:500]}")
+            raise OSError(f"runsc {command[0]}: {done.stderr.strip()[:500]}")
+        return done.stdout
 
     def usage(self) -> dict[str, Any]:
         pids = tree.descendants(os.getpid())
         memory = usage.memory(pids) if self._group is None else self._group.memory_used()
-        found = os.statvfs(f"{self.box}/{FILES}") if self.job["disk"] else None
         return {
             "memory": memory,
             "cpu_seconds": usage.cpu_seconds(pids),
-            "disk": None if found is None else (found.f_blocks - found.f_bfree) * found.f_frsize,
+            "processes": self._processes(),
+            "disk": usage.disk(f"{self.box}/{FILES}") if self._storage is None else self._storage.used(),
         }
 
+    def _processes(self) -> int | None:
+        """As the kernel inside counts them; None while it is frozen."""
+        if self._frozen:
+            return None
+        try:
+            return len(json.loads(self._ask("ps", "-format=json")))
+        except (OSError, ValueError, TypeError):
+            return None
+
     def epitaph(self) -> str | None:
-        return None
+        """How runsc has ended, which nobody has told it to."""
+        watch = os.pidfd_open(self.guest)
+        try:
+            if not select.select([watch], [], [], _LAST_MOMENT)[0]:
+                return "its guest has ended"
+        finally:
+            os.close(watch)
+        _, status = os.waitpid(self.guest, 0)
+        if self._out_of_memory():
+            return "its memory was full and the kernel killed it"
+        if os.WIFSIGNALED(status):
+            return f"signal {os.WTERMSIG(status)} ended runsc"
+        return f"runsc ended with {os.WEXITSTATUS(status)}: {self._last_words() or 'its guest has ended'}"
+
+    def _out_of_memory(self) -> bool:
+        kills = -1 if self._group is None else self._group.open_kills()
+        if kills < 0:
+            return False
+        with open(kills, encoding="ascii") as file:
+            return any(line.split()[0] == "oom_kill" and int(line.split()[1]) > 0 for line in file if line.strip())
 
 
 def _set_pipe_size(fd: int) -> None:
