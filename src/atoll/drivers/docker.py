@@ -13,7 +13,7 @@ from ..engine.settings import FIRST_UID, UIDS
 from ..engine.steward.client import StewardDriver
 from ..engine.steward.lines import guest_command
 from ..engine.steward.wall import FILES
-from ..errors import CreateFailed, InvalidInput, Unsupported, WallUnavailable
+from ..errors import CreateFailed, Unsupported
 from ..home import state_dir
 from ..types import Capability, Enforcement, Handle, Layer, Spec
 from . import docker_finding, docker_images

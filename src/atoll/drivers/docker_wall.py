@@ -233,6 +233,6 @@ class DockerWall(Wall):
 def _fix(message: str) -> tuple[str, str | None]:
     if "no space left" in message:
         return "create_failed", "The engine's disk is full. Run: docker system prune"
-    if "unknown or invalid runtime" in message.lower() or "runtime" in message and "not found" in message:
+    if "unknown or invalid runtime" in message.lower() or ("runtime" in message and "not found" in message):
         return "wall_unavailable", "Add the runtime to the engine's daemon.json, or unset ATOLL_DOCKER_RUNTIME."
     return "create_failed", None

@@ -19,6 +19,7 @@ class Config(NamedTuple):
         shell: what `exec` starts when it is given no command.
         state: where the variables of contexts are kept; a directory in `home` unless given.
         cloudpickle: the directory of that package, for a guest that is started by exec.
+        memory: bytes that the guest itself keeps the sandbox below; 0 where the kernel kills who takes too much.
     """
 
     workdir: str = "/workspace"
@@ -30,6 +31,7 @@ class Config(NamedTuple):
     shell: str = "/bin/sh"
     state: str = ""
     cloudpickle: str = ""
+    memory: int = 0
 
     @classmethod
     def parse(cls, text: str) -> Config:
