@@ -19,6 +19,8 @@ class Config(NamedTuple):
         shell: what `exec` starts when it is given no command.
         state: where the variables of contexts are kept; a directory in `home` unless given.
         cloudpickle: the directory of that package, for a guest that is started by exec.
+        kernel: the Jupyter kernel that runs Python, in the place of the guest's own contexts.
+        language: of a context that is made without one.
     """
 
     workdir: str = "/workspace"
@@ -30,6 +32,8 @@ class Config(NamedTuple):
     shell: str = "/bin/sh"
     state: str = ""
     cloudpickle: str = ""
+    kernel: str = ""
+    language: str = "python"
 
     @classmethod
     def parse(cls, text: str) -> Config:
