@@ -20,6 +20,8 @@ class Config(NamedTuple):
         state: where the variables of contexts are kept; a directory in `home` unless given.
         cloudpickle: the directory of that package, for a guest that is started by exec.
         memory: bytes that the guest itself keeps the sandbox below; 0 where the kernel kills who takes too much.
+        kernel: the Jupyter kernel that runs Python, in the place of the guest's own contexts.
+        language: of a context that is made without one.
     """
 
     workdir: str = "/workspace"
@@ -32,6 +34,8 @@ class Config(NamedTuple):
     state: str = ""
     cloudpickle: str = ""
     memory: int = 0
+    kernel: str = ""
+    language: str = "python"
 
     @classmethod
     def parse(cls, text: str) -> Config:
