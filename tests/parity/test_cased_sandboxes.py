@@ -225,7 +225,7 @@ def test_cli_keep_list_exec_and_destroy(wall, cli, here):
     assert told["labels"] == {"project": "site", "env": "dev"}
     assert "test.sh" in cli("exec", id, "ls -la app").out
     assert cli("exec", id, "cd app && sh test.sh $MODE", "-e", "MODE=twice").out == "tested twice\n"
-    assert cli("exec", id[:9], "--", "sh", "app/test.sh", "again").out == "tested again\n", (
+    assert cli("exec", id[:-2], "--", "sh", "app/test.sh", "again").out == "tested again\n", (
         "no -p: the id tells the wall"
     )
     assert cli("destroy", id).code == 0
