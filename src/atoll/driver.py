@@ -65,6 +65,8 @@ class Driver(ABC):
     summary: ClassVar[str]
     isolation: ClassVar[Isolation] = "none"
     capabilities: ClassVar[frozenset[Capability]]
+    names_images: ClassVar[bool] = False
+    """Whether `Spec.image` may be a name that the wall knows, and not only an absolute path."""
 
     def __init__(self, io: IO) -> None:
         self.io = io

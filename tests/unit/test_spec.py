@@ -11,7 +11,7 @@ from tests.unit.test_labels import labels
 from atoll.errors import InvalidInput, InvalidPath, Unsupported
 from atoll.policy.env import MAX_ENTRY
 from atoll.policy.presets import get_preset
-from atoll.policy.spec import make_spec, spec_from_json, spec_to_json
+from atoll.policy.spec import make_spec, spec_from_json, spec_to_json, with_image_as_path
 from atoll.types import PathRule, Permissions, Resources, Spec
 
 seconds = st.floats(0.001, 2_000_000, allow_nan=False)
@@ -228,3 +228,12 @@ def test_strict_is_a_boolean(strict):
 def test_a_stored_spec_that_no_atoll_of_this_version_wrote_is_refused(stored):
     with pytest.raises(InvalidInput):
         spec_from_json(stored)
+
+
+def test_an_image_is_a_path_or_a_name_that_only_a_driver_can_tell_from_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert make_spec(image="python:3.12").image == "python:3.12"
+    assert make_spec(image="./rootfs").image == f"{tmp_path}/rootfs"
+    assert make_spec(image=pathlib.Path("rootfs")).image == f"{tmp_path}/rootfs"
+    assert with_image_as_path(make_spec(image="rootfs")).image == f"{tmp_path}/rootfs"
+    assert with_image_as_path(make_spec()) == Spec()

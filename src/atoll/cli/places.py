@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import store
 from ..errors import InvalidInput, SandboxNotFound
-from ..policy.spec import make_spec
+from ..policy.spec import make_spec, with_image_as_path
 from ..sync.sandbox import Sandbox
 from ..types import Spec
 from .interrupts import Interrupts, Stopped
@@ -106,6 +106,8 @@ def _check_alike(sandbox: Sandbox, driver: str | None, wanted: dict[str, Any]) -
         raise _unlike(sandbox, "driver", sandbox.driver)
     spec = make_spec(**wanted)
     has = sandbox.info.spec
+    if has.image is not None and has.image.startswith("/"):
+        spec = with_image_as_path(spec)
     for name in ("image", "source", "network", "workdir", "strict", "packages", "snapshot", "ignore", "audit"):
         if name in wanted and getattr(spec, name) != getattr(has, name):
             raise _unlike(sandbox, name, getattr(has, name))

@@ -17,7 +17,7 @@ from ..errors import AtollError, Busy, DriverError, InvalidInput, SandboxGone, U
 from ..io import IO
 from ..policy.ignores import check_ignore
 from ..policy.labels import check_labels
-from ..policy.spec import make_spec, spec_from_json
+from ..policy.spec import make_spec, spec_from_json, with_image_as_path
 from ..policy.text import shown
 from ..store import Reservation, Row, Store
 from ..types import Capability, Codebase, Handle, Info, Resources, Spec, Status
@@ -245,6 +245,8 @@ async def _spec(driver: Driver, wishes: dict[str, Any]) -> Spec:
     if unknown:
         raise TypeError(f"There is no keyword {unknown[0]!r}; {_instead(unknown[0], wishes[unknown[0]])}.")
     spec = make_spec(**wishes)
+    if not driver.names_images:
+        spec = with_image_as_path(spec)
     _refuse_undeclared(driver, spec)
     if spec.codebase is not None:
         # A name may belong to another codebase by the time that somebody asks what this one stands on.

@@ -1,7 +1,8 @@
 """Marks: numbers that a command's processes inherit and cannot take off.
 
 RLIMIT_LOCKS has had no effect since Linux 2.4.25, passes through fork, setsid and exec, and can only
-be lowered. Each command gets a number one lower than the last (docs/decisions/0005).
+be lowered. Each command gets a number one lower than the last (docs/decisions/0005). gVisor lets nobody set that one;
+there it is RLIMIT_RSS, which has no effect either.
 """
 
 from __future__ import annotations
@@ -9,15 +10,18 @@ from __future__ import annotations
 import os
 import resource
 
-_LOCKS = 10
+_LOCKS, _RSS = 10, resource.RLIMIT_RSS
 _INFINITY = resource.RLIM_INFINITY
+_used = [_LOCKS]
 
 
 class Marks:
     """Hands out marks. The guest itself carries the newest one, so whoever looks for marks leaves it out."""
 
     def __init__(self) -> None:
-        limit = resource.getrlimit(_LOCKS)[1]
+        if not _can_lower(_LOCKS):
+            _used[:] = [_RSS]
+        limit = resource.getrlimit(_used[0])[1]
         ceiling = (1 << 61) if limit == _INFINITY else limit
         drawn = int.from_bytes(os.urandom(8), "little") % max(1, ceiling >> 1)
         self._first = self._newest = ceiling - 1 - drawn
@@ -30,7 +34,7 @@ class Marks:
         return self._newest
 
     def _apply(self) -> None:
-        resource.setrlimit(_LOCKS, (self._newest, self._newest))
+        resource.setrlimit(_used[0], (self._newest, self._newest))
 
     def issued(self, mark: int) -> bool:
         return self._newest <= mark <= self._first
@@ -40,18 +44,26 @@ class Marks:
         return 0 <= mark < self._newest
 
 
+def _can_lower(limit: int) -> bool:
+    try:
+        resource.setrlimit(limit, resource.getrlimit(limit))
+    except (OSError, ValueError):
+        return False
+    return True
+
+
 def mark_of(pid: int) -> int:
     """The mark that a process carries.
 
     Raises:
         OSError: it is gone, or belongs to somebody else.
     """
-    return resource.prlimit(pid, _LOCKS)[1]
+    return resource.prlimit(pid, _used[0])[1]
 
 
 def put_mark(pid: int, mark: int) -> None:
     """Give a mark to a process that runs already; one that has a lower one is taken for forged."""
     try:
-        resource.prlimit(pid, _LOCKS, (mark, mark))
+        resource.prlimit(pid, _used[0], (mark, mark))
     except OSError:
         pass

@@ -1,6 +1,6 @@
 """The one way from a path of the API to a file: `openat2` below the root, so that the kernel decides.
 
-No path is ever compared as text. Links are followed inside the root; the magic ones of /proc are not.
+Where the kernel has none, `stepping` does the same by small steps. No path is ever compared as text. Links are followed inside the root; the magic ones of /proc are not.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import os
 import posixpath
 import stat
 import struct
-from typing import Optional, Tuple
+from typing import List, Optional, Tuple
 
 from .arguments import encoded
-from .refusal import INVALID_PATH, UNSUPPORTED, Refused, file_refusal
+from .refusal import INVALID_PATH, Refused, file_refusal
+from .stepping import open_by_steps
 
 _OPENAT2 = 437
 _RENAMEAT2 = {"x86_64": 316, "aarch64": 276}
@@ -27,6 +28,9 @@ _HOW = struct.Struct("QQQ")
 _TRIES = 32
 _MAX_LINKS = 40
 _MAX_PATH = 4096
+
+# Whether this kernel turned out to have no openat2.
+_by_steps: List[bool] = []
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _openat2 = _libc["syscall"]
@@ -156,6 +160,8 @@ def open_beneath(directory: int, path: bytes, flags: int, mode: int = 0) -> int:
 
 def open_below(directory: int, path: bytes, flags: int, mode: int, resolve: int) -> int:
     """openat2, which gives up with EAGAIN where somebody renames directories meanwhile. Raises OSError."""
+    if _by_steps:
+        return open_by_steps(directory, path, flags, mode, bool(resolve & _IN_ROOT))
     how = _HOW.pack(flags | os.O_CLOEXEC, mode if flags & os.O_CREAT else 0, resolve | _NO_MAGICLINKS)
     number = errno.EAGAIN
     for _ in range(_TRIES):
@@ -166,7 +172,8 @@ def open_below(directory: int, path: bytes, flags: int, mode: int, resolve: int)
         if number not in (errno.EAGAIN, errno.EINTR):
             break
     if number == errno.ENOSYS:
-        raise Refused(UNSUPPORTED, "File operations need openat2, which Linux has since 5.6.")
+        _by_steps.append(True)
+        return open_by_steps(directory, path, flags, mode, bool(resolve & _IN_ROOT))
     raise OSError(number, os.strerror(number), path)
 
 

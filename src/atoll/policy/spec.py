@@ -13,7 +13,7 @@ from .env import check_env
 from .labels import check_labels
 from .limits import check_lifetime, check_resources, check_timeout
 from .names import check_name
-from .paths import host_path, workspace_path
+from .paths import check_path, host_path, workspace_path
 from .requirements import check_requirements
 from .text import shown
 
@@ -53,7 +53,7 @@ def make_spec(
         if not isinstance(value, bool):
             raise InvalidInput(f"{name} is {shown(value)}; give True or False.")
     return Spec(
-        image=None if image is None else host_path(image, "image"),
+        image=None if image is None else _image(image),
         source=None if source is None else host_path(source, "source"),
         network=_network(network),
         resources=check_resources(resources),
@@ -131,6 +131,18 @@ def _ignore(value: object) -> tuple[str, ...]:
     from .ignores import check_ignore
 
     return check_ignore(value)
+
+
+def _image(image: object) -> str:
+    """A path, where it looks like one; else a name, which only a driver can tell from a relative path."""
+    if isinstance(image, str) and image and not image.startswith(("/", ".")):
+        return check_path(image, "image")
+    return host_path(image, "image")
+
+
+def with_image_as_path(spec: Spec) -> Spec:
+    """The spec for a driver to which every image is a path. Raises InvalidPath."""
+    return spec if spec.image is None else spec._replace(image=host_path(spec.image, "image"))
 
 
 def _network(network: object) -> str:

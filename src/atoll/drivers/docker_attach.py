@@ -1,0 +1,94 @@
+"""The line to a guest by its standard input and output, for runtimes that let no socket of the host in."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from typing import NoReturn
+from urllib.parse import quote
+
+from ..engine import kernel
+from ..engine.steward.lines import switchboard
+from .docker_engine import Engine, Refused
+
+_HEAD = struct.Struct(">BxxxI")
+_STDOUT = 1
+_CHUNK = 1 << 16
+_LONGEST_HEAD = 1 << 14
+
+
+def attach(engine: Engine, container: str) -> socket.socket:
+    """A connection that is a container's standard input and output, to be had before it is started.
+
+    Raises:
+        Refused, OSError: the engine gives none.
+    """
+    sock = engine.connect()
+    try:
+        query = "stream=1&stdin=1&stdout=1"
+        lines = [
+            f"POST /containers/{quote(container)}/attach?{query} HTTP/1.1",
+            "Host: engine",
+            "Connection: Upgrade",
+            "Upgrade: tcp",
+            "Content-Length: 0",
+        ]
+        sock.sendall("\r\n".join([*lines, "", ""]).encode())
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            part = sock.recv(1)
+            if not part or len(head) > _LONGEST_HEAD:
+                raise OSError("the engine hung up")
+            head += part
+        status = int(head.split()[1])
+        if status not in (101, 200):
+            raise Refused(status, "the engine does not let its container be attached to")
+        sock.settimeout(None)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def control(line: socket.socket) -> socket.socket:
+    """What a steward needs of a guest that is reached through an attached line, which is used up by this."""
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        _unpack(line, writer)
+    os.close(writer)
+    return switchboard(reader, line.detach())
+
+
+def _unpack(line: socket.socket, writer: int) -> NoReturn:
+    """Pass on what the guest says. The engine puts a head before each piece that tells output from errors."""
+    try:
+        kernel.close_from(3, (line.fileno(), writer))
+        while head := _exactly(line, _HEAD.size):
+            stream, left = _HEAD.unpack(head)
+            while left:
+                piece = line.recv(min(left, _CHUNK))
+                if not piece:
+                    os._exit(0)
+                left -= len(piece)
+                if stream == _STDOUT:
+                    _write(writer, piece)
+    finally:
+        os._exit(0)
+
+
+def _exactly(line: socket.socket, count: int) -> bytes:
+    """So many bytes; none at the end."""
+    found = b""
+    while len(found) < count:
+        piece = line.recv(count - len(found))
+        if not piece:
+            return b""
+        found += piece
+    return found
+
+
+def _write(writer: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(writer, view) :]

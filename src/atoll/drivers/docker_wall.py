@@ -1,0 +1,238 @@
+"""The wall of one container, as its steward keeps it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import struct
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ..engine import inspection, messages, usage
+from ..engine.settings import started_at
+from ..engine.steward.wall import FILES, StartFailed, Wall
+from . import docker_attach
+from .docker_container import LINE, name_of
+from .docker_engine import Engine, Refused, Unreachable
+
+_BIRTH, _LOOK = 60.0, 0.25
+# How long the engine may take to say what became of a container that has ended, and to remove one.
+_STORY, _REMOVAL, _MOMENT = 1.5, 30.0, 0.02
+_KILLED = 128 + signal.SIGKILL
+_APART = ("mnt", "pid", "ipc", "uts")
+_CAPABILITIES = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
+WALLS = ("mount namespace", "pid namespace", "ipc namespace", "uts namespace", "cgroup namespace", "control group",
+    "read-only root", "no capabilities", "no_new_privs", "seccomp")  # fmt: skip
+
+
+class DockerWall(Wall):
+    def __init__(self, box: str, job: Mapping[str, Any]) -> None:
+        super().__init__(box, job)
+        self._engine = Engine(job["engine"])
+        self._name = name_of(box)
+        self._first: tuple[int, int] | None = None
+
+    def start(self) -> socket.socket:
+        try:
+            control = self._start_attached() if self.job["attached"] else self._start_connected()
+        except Unreachable as error:
+            raise StartFailed(str(error), "wall_unavailable", error.fix) from error
+        walls = [*WALLS, *(["network namespace"] if self.job["network"] != "host" else [])]
+        if self.job["runtime"]:
+            walls.insert(0, f"the runtime {self.job['runtime']}")
+        self.facts = {"engine": self._engine.path, "container": self._name, "limits": self.job["limits"]}
+        self.facts["walls"] = walls
+        return control
+
+    def _start_connected(self) -> socket.socket:
+        path = f"{self.box}/{LINE}/{LINE}"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        with messages.listen(path) as listener:
+            try:
+                os.chmod(path, 0o666)  # the directory is this user's alone, and what is inside has no other way
+                self._create()
+                self._run()
+                control = self._accepted(listener)
+            finally:
+                os.unlink(path)
+        try:
+            self._look_at(control)
+        except BaseException:
+            control.close()
+            raise
+        return control
+
+    def _start_attached(self) -> socket.socket:
+        self._create()
+        try:
+            line = docker_attach.attach(self._engine, self._name)
+        except Refused as error:
+            raise StartFailed(f"The engine does not let its container be attached to: {error}.") from error
+        self._run()
+        return docker_attach.control(line)
+
+    def _create(self) -> None:
+        try:
+            answer = self._created()
+        except Refused as error:
+            raise self._not_created(error) from error
+        lost = [each for each in answer.get("Warnings") or () if "discarded" in each and "swap" not in each.lower()]
+        if lost:
+            raise StartFailed(f"The engine cannot hold a limit: {lost[0]}", "unsupported")
+
+    def _created(self) -> dict[str, Any]:
+        try:
+            answer: dict[str, Any] = self._engine.post("/containers/create", self.job["body"], name=self._name)
+        except Refused as error:
+            if error.status != 409:
+                raise
+            # Of a steward of this box that was killed; only one can have claimed the box.
+            self.end()
+            answer = self._engine.post("/containers/create", self.job["body"], name=self._name)
+        return answer
+
+    def _not_created(self, error: Refused) -> StartFailed:
+        image = self.job["image"]
+        if error.status == 404:
+            return StartFailed(
+                f"The engine has no image {image!r}: {error}.", "wall_unavailable", f"Run: docker pull {image}"
+            )
+        if "source path" in str(error) or "no such file or directory" in str(error):
+            return StartFailed(
+                f"The engine does not see the files of this machine, so it runs elsewhere: {error}.",
+                "wall_unavailable",
+                "Set DOCKER_HOST to the socket of an engine on this machine.",
+            )
+        return StartFailed(f"The engine does not make the container: {error}.", "create_failed")
+
+    def _run(self) -> None:
+        try:
+            self._engine.post(f"/containers/{self._name}/start")
+        except Refused as error:
+            raise StartFailed(f"The engine does not start the container: {error}.", *_fix(str(error))) from error
+
+    def _accepted(self, listener: socket.socket) -> socket.socket:
+        """The line of the guest, which connects by itself."""
+        poll = select.poll()
+        poll.register(listener, select.POLLIN)
+        until = time.monotonic() + _BIRTH
+        while not poll.poll(_LOOK * 1000):
+            state = self._state()
+            if not state.get("Running"):
+                code = state.get("ExitCode")
+                raise StartFailed(f"The guest ended with {code} before it was ready; does the image fit this machine?")
+            if time.monotonic() > until:
+                raise StartFailed(f"The guest was not ready after {_BIRTH:.0f} s.")
+        return listener.accept()[0]
+
+    def _look_at(self, control: socket.socket) -> None:
+        """That the wall stands, by the kernel's word: an engine may be configured to leave some of it out."""
+        pid, _, _ = struct.unpack("iII", control.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if pid <= 0:
+            raise StartFailed("The engine runs where its processes cannot be seen from here.", "wall_unavailable")
+        self._first = pid, started_at(pid)
+        facts = inspection.status(pid)
+        missing = [name for name in _CAPABILITIES if int(facts[name], 16)]
+        missing += [name for name, value in (("NoNewPrivs", "1"), ("Seccomp", "2")) if facts.get(name) != value]
+        if set(facts["Uid"].split()) != {str(self.job["uid"])}:
+            missing.append("Uid")
+        apart = _APART if self.job["network"] == "host" else (*_APART, "net")
+        missing += [
+            f"{name} namespace"
+            for name in apart
+            if inspection.identity(f"/proc/{pid}/ns/{name}") == inspection.identity(f"/proc/self/ns/{name}")
+        ]
+        if missing:
+            raise StartFailed(
+                f"The engine made a container without its wall: {', '.join(missing)}.",
+                "wall_unavailable",
+                "Check the engine's configuration: seccomp must not be unconfined (`docker info`).",
+            )
+
+    def end(self) -> None:
+        until = time.monotonic() + _REMOVAL
+        while True:
+            try:
+                self._engine.delete(f"/containers/{self._name}", force=True, v=True)
+            except Refused as error:
+                if error.status == 404:
+                    return
+                if time.monotonic() > until:
+                    raise OSError(f"the engine does not remove the container: {error}") from error
+                time.sleep(_MOMENT)
+            except Unreachable:
+                self._kill()
+                return
+
+    def _kill(self) -> None:
+        """Without an engine: what is left of the container is removed when there is one again."""
+        if self._first is None:
+            return
+        pid, started = self._first
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+            if started_at(pid) == started:
+                os.kill(pid, signal.SIGKILL)
+                while not usage.is_zombie(pid) and started_at(pid) == started:
+                    time.sleep(_MOMENT)
+
+    def pause(self) -> None:
+        self._change("pause", "Paused", True)
+
+    def resume(self) -> None:
+        self._change("unpause", "Paused", False)
+
+    def _change(self, verb: str, member: str, wanted: bool) -> None:
+        try:
+            self._engine.post(f"/containers/{self._name}/{verb}")
+        except Refused as error:
+            if self._state().get(member) is not wanted:
+                raise OSError(f"the engine does not {verb} the container: {error}") from error
+
+    def usage(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"disk": usage.disk(f"{self.box}/{FILES}")}
+        try:
+            stats = self._engine.get(f"/containers/{self._name}/stats", **{"stream": "false", "one-shot": "true"})
+        except (Refused, Unreachable):
+            return found
+        memory, pids, cpu = (stats.get(name) or {} for name in ("memory_stats", "pids_stats", "cpu_stats"))
+        total = (cpu.get("cpu_usage") or {}).get("total_usage")
+        found |= {"memory": memory.get("usage"), "processes": pids.get("current")}
+        found["cpu_seconds"] = None if total is None else total / 1e9
+        return found
+
+    def _state(self) -> dict[str, Any]:
+        try:
+            state: dict[str, Any] = self._engine.get(f"/containers/{self._name}/json").get("State") or {}
+        except (Refused, Unreachable):
+            return {}
+        return state
+
+    def epitaph(self) -> str | None:
+        """The engine knows a moment later than the guest's end, and who removes a container first kills it."""
+        until = time.monotonic() + _STORY
+        while True:
+            try:
+                state = self._engine.get(f"/containers/{self._name}/json")["State"]
+            except Unreachable:
+                return "the container engine was stopped, and its container with it"
+            except Refused as error:
+                return "its container was removed behind atoll's back" if error.status == 404 else str(error)
+            if time.monotonic() > until:
+                break
+            time.sleep(_MOMENT)
+        if state.get("OOMKilled") and state.get("ExitCode") == _KILLED:
+            return "its memory was full and the kernel killed its first process"
+        return f"its first process ended with {state.get('ExitCode')}"
+
+
+def _fix(message: str) -> tuple[str, str | None]:
+    if "no space left" in message:
+        return "create_failed", "The engine's disk is full. Run: docker system prune"
+    if "unknown or invalid runtime" in message.lower() or "runtime" in message and "not found" in message:
+        return "wall_unavailable", "Add the runtime to the engine's daemon.json, or unset ATOLL_DOCKER_RUNTIME."
+    return "create_failed", None
