@@ -22,6 +22,7 @@ from atoll.testing import hosts, wheels
 from atoll.testing.needs import needs
 
 from .images import small_image
+from .walls import once
 
 CODE, COMMANDS, LIMITS = Capability.CODE, Capability.COMMANDS, Capability.LIMITS
 NONE, ALL = Capability.NETWORK_NONE, Capability.NETWORK_ALL
@@ -189,6 +190,7 @@ def test_network_all(wall):
         assert sandbox.info.spec.network == "all"
 
 
+@once
 def test_network_allowlist_is_refused_and_not_ignored(wall):
     """Network policies: a list of hosts is not there yet, and says so before anything starts."""
     with pytest.raises(Unsupported, match="list of allowed hosts"):

@@ -39,6 +39,7 @@ from atoll.testing import wheels
 from atoll.testing.needs import needs
 
 from .images import small_image
+from .walls import once
 
 COMMANDS, LIMITS, STOP = Capability.COMMANDS, Capability.LIMITS, Capability.STOP
 RULES, STORED = (Capability.COMMANDS, Capability.PERMISSIONS), (Capability.COMMANDS, Capability.REVIEW)
@@ -223,6 +224,7 @@ def test_a_sandbox_that_does_not_run(wall):
             sandbox.run("true")
 
 
+@once
 def test_a_codebase_that_is_not_there_or_wrong(wall):
     """Exceptions: no codebase of that name, and a name that is taken."""
     codebases = Codebases()
@@ -375,6 +377,7 @@ def test_output_is_streamed(wall, shared, capsys):
 # Files of codebases
 
 
+@once
 def test_files_of_a_codebase(wall, capsys):
     """File operations: list a directory with all below it, download a file, upload one and hear size and checksum."""
     codebases = Codebases()
@@ -475,6 +478,7 @@ def test_sandboxes_of_a_codebase(wall):
         codebases.delete(each)
 
 
+@once
 def test_codebases_have_owners(wall):
     """Low-level API: create, get, list by owner, delete."""
     codebases = Codebases()
