@@ -18,6 +18,7 @@ class Config(NamedTuple):
         python: what `sys.executable` says in a context.
         shell: what `exec` starts when it is given no command.
         state: where the variables of contexts are kept; a directory in `home` unless given.
+        kills: a file of the sandbox's own control group that counts as `oom_kill` whom the kernel killed for memory.
         cloudpickle: the directory of that package, for a guest that is started by exec.
     """
 
@@ -30,6 +31,7 @@ class Config(NamedTuple):
     shell: str = "/bin/sh"
     state: str = ""
     cloudpickle: str = ""
+    kills: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Config:
