@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from .client.cells import ErrorCallback, InputCallback, ResultCallback
-from .client.command import MAX_OUTPUT, Command
+from .client.command import MAX_OUTPUT, Command, several
 from .client.feed import Input
 from .client.oneshot import all_completed, check_workers, wishes_for_one
 from .client.running import Callback
@@ -65,6 +65,7 @@ async def run_many(
     driver: str | None = None,
     *,
     max_workers: int = 8,
+    together: bool = False,
     max_output: int = MAX_OUTPUT,
     **wishes: Any,
 ) -> list[Completed]:
@@ -72,12 +73,20 @@ async def run_many(
 
     A command that fails is data, as with `run`. `wishes` are the keywords of `AsyncSandbox.create`.
 
+    Args:
+        max_workers: how many run at once.
+        together: all in one sandbox instead, one after the other, so that each finds what those before it have left.
+
     Raises:
-        ManyFailed: the wall failed for some; all have ended, and its `results` has each result and error.
+        ManyFailed: the wall failed for some; all have ended, and its `results` has each result and error. Together
+            it is the wall's own error, and no command runs after it.
     """
+    jobs = several(commands)
+    if together:
+        async with await AsyncSandbox.create(driver, **wishes_for_one(wishes, len(jobs))) as sandbox:
+            return await sandbox.run_many(jobs, max_output=max_output)
     import anyio
 
-    jobs = list(commands)
     results: list[Completed | AtollError | None] = [None] * len(jobs)
     upcoming = iter(range(len(jobs)))
     wishes = wishes_for_one(wishes)

@@ -21,6 +21,7 @@ AtollError
 ├── TimedOut                     also TimeoutError: a wait that you bounded; what you waited for goes on; retryable
 ├── ManyFailed                   some runs of a `run_many` broke; `results` has every result and error
 ├── CommandFailed                check=True and the exit code was not 0; `completed` has the rest
+│   └── CommandTimedOut          also TimeoutError: check=True and its time was over
 ├── ProtocolError                the guest said something that no honest guest says
 ├── StoreError                   the registry on disk cannot be read or written
 └── FileError                    also OSError, with its errno
@@ -137,6 +138,27 @@ class CommandFailed(AtollError):
         tail = completed.stderr.strip().splitlines()[-1:] or [""]
         reason = "ran out of time" if completed.timed_out else f"exited with {completed.exit_code}"
         super().__init__(f"The command {reason}{': ' + tail[0] if tail[0] else '.'}")
+
+    @property
+    def exit_code(self) -> int:
+        return self.completed.exit_code
+
+    @property
+    def stdout(self) -> str:
+        return self.completed.stdout
+
+    @property
+    def stderr(self) -> str:
+        return self.completed.stderr
+
+
+class CommandTimedOut(CommandFailed, TimeoutError):
+    code = "command_timed_out"
+
+
+def command_failed(completed: Completed) -> CommandFailed:
+    """The error for a command that did not succeed."""
+    return CommandTimedOut(completed) if completed.timed_out else CommandFailed(completed)
 
 
 class TimedOut(AtollError, TimeoutError):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from .client import answers, lifecycle, running
 from .client.auditing import AsyncAudited
+from .client.batch import AsyncBatch
 from .client.command import (
     MAX_OUTPUT,
     Command,
@@ -29,7 +30,7 @@ from .client.review import AsyncReview
 from .client.running import Callback, Running
 from .client.timeline import AsyncTimeline
 from .io import AnyIO
-from .types import Completed, ContextInfo, Execution, Info, PermissionsLike, ProcessInfo, Resources, Status
+from .types import Codebase, Completed, ContextInfo, Execution, Info, PermissionsLike, ProcessInfo, Resources, Status
 
 if TYPE_CHECKING:  # what a first `run` does not need is imported by whoever needs it
     from .client.cells import AsyncCell, ErrorCallback, InputCallback, ResultCallback
@@ -45,7 +46,7 @@ if TYPE_CHECKING:  # what a first `run` does not need is imported by whoever nee
 _DESTROY = 60.0
 
 
-class AsyncSandbox(AsyncLifetime, AsyncReview, AsyncTimeline, AsyncAudited):
+class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncAudited):
     """A sandbox. It lives until `destroy`, its lifetime, or the end of its `async with` block.
 
     It outlives the process that made it: `AsyncSandbox.connect(id)` finds it again. Safe to use from many
@@ -171,13 +172,19 @@ class AsyncSandbox(AsyncLifetime, AsyncReview, AsyncTimeline, AsyncAudited):
 
     @classmethod
     async def list(
-        cls, labels: Mapping[str, str] | None = None, *, driver: str | None = None, status: Status | None = None
+        cls,
+        labels: Mapping[str, str] | None = None,
+        *,
+        driver: str | None = None,
+        status: Status | None = None,
+        codebase: str | Codebase | None = None,
     ) -> builtins.list[Info]:
         """The sandboxes of this user that carry all of `labels`, newest first, as they stand now.
 
         One that has ended without `destroy` is swept up and told of once, with the status "gone" and a reason.
+        The other arguments leave out those behind other walls, in another status, or over another codebase.
         """
-        return await lifecycle.listing(AnyIO(), labels, driver, status)
+        return await lifecycle.listing(AnyIO(), labels, driver, status, codebase)
 
     @classmethod
     async def find(
@@ -282,7 +289,7 @@ class AsyncSandbox(AsyncLifetime, AsyncReview, AsyncTimeline, AsyncAudited):
                 U+FFFD there and in the result.
 
         Raises:
-            CommandFailed: `check` was asked for, and the command failed or ran out of time.
+            CommandFailed: `check` was asked for, and the command failed; `CommandTimedOut` where its time was over.
             Unresponsive: the guest did not answer in time.
         """
         running.check_listener(self._links.io, "on_stdout", on_stdout)

@@ -130,10 +130,13 @@ class Completed(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """A piece of live output; never half a UTF-8 character."""
+    """A piece of live output; never half a UTF-8 character. Printed, it is its text."""
 
     stream: StreamName
     text: str
+
+    def __str__(self) -> str:
+        return self.text
 
 
 class CodeError(NamedTuple):
@@ -427,7 +430,8 @@ class Upload(NamedTuple):
     """What an upload did to a codebase. The counts are of paths, directories too.
 
     `version` is the one before where nothing changed. `bytes_stored` is what was not there in any codebase;
-    `skipped` names pipes, sockets and devices, which are left out.
+    `skipped` names pipes, sockets and devices, which are left out. `size` is what the given files hold, in bytes, and
+    `digest` the SHA-256 of the one that `write` was given.
     """
 
     version: int
@@ -437,6 +441,8 @@ class Upload(NamedTuple):
     unchanged: int
     bytes_stored: int
     skipped: tuple[str, ...] = ()
+    size: int = 0
+    digest: str | None = None
 
 
 class Metrics(NamedTuple):

@@ -135,6 +135,9 @@ def test_exec_runs_programs_too(atoll, kept):
         (["-n", "--lang", "python"], "There is no python program: give --file, or the code as an argument"),
         (["--deps", "setup.cfg", "true"], "give a requirements.txt, a package.json or a go.mod"),
         (["--network", "host", "--deps", "/no/requirements.txt", "true"], "/no/requirements.txt: No such file"),
+        (["--lang", "go", "package main", "--deps"], "--deps without a path looks beside --file, and there is none"),
+        (["--file", os.devnull, "--lang", "go", "--deps"], "--deps finds no go.mod beside '/dev/null'"),
+        (["--file", os.devnull, "--lang", "rust", "--deps"], "--deps knows no packages of rust"),
     ],
 )
 def test_bad_programs_are_one_sentence_and_125(atoll, words, sentence):
@@ -180,6 +183,16 @@ def test_python_packages_are_installed_before_the_program_runs(atoll, tmp_path):
         "run", *words[:-1], "from importlib.util import find_spec; print(find_spec('hello_atoll'))", cwd=tmp_path
     )
     assert without.out == b"None\n"
+
+
+@pytest.mark.skipif(not HAS_PIP, reason="this machine's Python has no pip for a sandbox to use")
+def test_packages_are_looked_for_beside_the_program(atoll, tmp_path):
+    wheel(tmp_path)
+    (tmp_path / "requirements.txt").write_text("--no-index\n/workspace/hello_atoll-1.0-py3-none-any.whl\n")
+    (tmp_path / "main.py").write_text("import hello_atoll, sys; print(hello_atoll.WORD, *sys.argv[1:])\n")
+    words = ("--source", str(tmp_path), "--network", "host", "--file", str(tmp_path / "main.py"), "--deps")
+    done = atoll("run", *words, "--", "an argument")
+    assert (done.code, done.out) == (0, b"installed an argument\n"), done.err
 
 
 @pytest.mark.skipif(shutil.which("npm", path="/usr/local/bin:/usr/bin:/bin") is None, reason="there is no npm in /usr")

@@ -11,6 +11,8 @@ import time
 
 import pytest
 
+from atoll import Codebases
+
 from .conftest import stop
 
 
@@ -144,7 +146,24 @@ def test_a_found_sandbox_that_is_not_as_asked_for_is_refused(atoll):
     assert refused.code == 125
     assert "was made with memory 256M. Leave --memory out, or end it first: atoll destroy sb-" in refused.err
     assert "made with driver jail" in atoll("run", "--reuse", "-l", "job=a", "-p", "fake", "true").err
+    assert "made with source None" in atoll("run", "--reuse", "-l", "job=a", "--source", ".", "true").err
     assert atoll("destroy", "--all").code == 0
+
+
+def test_a_found_sandbox_with_other_rules_or_another_tree_is_refused(atoll, tmp_path):
+    def again(*words):
+        return atoll("run", "--reuse", "-l", "job=a", *words, "true", cwd=tmp_path)
+
+    codebases = Codebases()
+    ids = [codebases.create(name, tmp_path).id for name in ("one", "other")]
+    assert again("--codebase", "one", "--preset", "agent-safe", "--ignore", "*.log").code == 0
+    assert again("--codebase", ids[0], "--preset", "agent-safe", "--ignore", "*.log").code == 0
+    assert f"made with codebase {ids[0]}" in again("--codebase", "other").err
+    assert "made with preset agent-safe" in again("--codebase", "one", "--preset", "full-access").err
+    assert "made with ignore ('*.log',)" in again("--codebase", "one", "--ignore", "*.key").err
+    assert atoll("destroy", "--all").code == 0
+    for id in ids:
+        codebases.delete(id)
 
 
 def test_another_driver_can_be_chosen(atoll):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 
@@ -16,6 +17,7 @@ from atoll import (
     FileMissing,
     FilePresent,
     InvalidInput,
+    InvalidPath,
     IsDirectory,
     NotDirectory,
     StoreError,
@@ -56,7 +58,7 @@ def test_an_upload_says_what_it_changed(codebases, source, same):
     (source / "new").write_text("new\n")
     (source / "dangling").unlink()
     done = codebases.upload("project", source)
-    assert done == (2, 1, 1, 1, 6, 6 + 4, ())
+    assert done[:7] == (2, 1, 1, 1, 6, 6 + 4, ())
     assert (done.version, done.added, done.changed, done.removed, done.unchanged) == (2, 1, 1, 1, 6)
     assert codebases.get("project").version == 2
     assert same("project", source)
@@ -425,3 +427,33 @@ def test_all_of_it_can_be_awaited(home, source, tmp_path, backend):
         assert await codebases.list() == []
 
     anyio.run(story, backend=backend)
+
+
+def test_a_directory_of_a_codebase_is_listed_with_and_without_what_is_below(codebases):
+    made = codebases.create("listed")
+    for path in ("top.txt", "src/main.py", "src/deep/inner.py", "srcery/other.py"):
+        codebases.write(made, path, "x")
+
+    def paths(*words, **more):
+        return [info.path for info in codebases.files(made, *words, **more)]
+
+    assert paths(recursive=False) == ["src", "srcery", "top.txt"]
+    assert paths("src") == ["src/deep", "src/deep/inner.py", "src/main.py"]
+    assert paths("src", recursive=False) == ["src/deep", "src/main.py"]
+    with pytest.raises(FileMissing, match=r"no none in"):
+        paths("none")
+    with pytest.raises(NotDirectory, match=r"top\.txt is no directory"):
+        paths("top.txt")
+    with pytest.raises(InvalidPath):
+        paths("../src")
+
+
+def test_an_upload_tells_the_size_of_what_was_given_and_a_write_its_digest(codebases, tmp_path):
+    made = codebases.create("told")
+    for _ in range(2):
+        done = codebases.write(made, "a.txt", "hello")
+        assert (done.size, done.digest) == (5, hashlib.sha256(b"hello").hexdigest())
+    (tmp_path / "b.txt").write_text("four")
+    for _ in range(2):
+        done = codebases.upload(made, tmp_path)
+        assert (done.size, done.digest) == (4, None)

@@ -56,6 +56,19 @@ def at_once(*functions):
     return outcomes
 
 
+def test_a_listing_can_be_of_one_codebase_however_it_was_named(codebases, sandboxes, home):
+    one, other = codebases.create("one", owner="ann"), codebases.create("other")
+    made = [sandboxes(codebase=name).id for name in ("one", "ann/one", one.id[:8])]
+    sandboxes(codebase=other)
+    sandboxes()
+    assert {info.id for info in Sandbox.list(codebase="one")} == set(made)
+    codebases.create("one", owner="bob")
+    assert Sandbox.list(codebase="bob/one") == []
+    assert len(Sandbox.list(codebase=one)) == 3
+    with pytest.raises(CodebaseNotFound):
+        Sandbox.list(codebase="none")
+
+
 def test_many_sandboxes_share_one_and_see_nothing_of_each_other(codebases, source, sandboxes, shelf):
     made = codebases.create("project", source)
     before = tree_of(shelf.tree_of("project")[0])

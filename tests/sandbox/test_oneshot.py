@@ -46,6 +46,20 @@ def test_run_many_gives_results_in_order_and_a_failing_command_is_data():
     assert run_many([], "fake") == []
 
 
+def test_together_each_command_finds_what_those_before_it_have_left():
+    done = run_many(["echo first > f", "exit 7", "cat f"], "fake", together=True)
+    assert [(each.stdout, each.exit_code) for each in done] == [("", 0), ("", 7), ("first\n", 0)]
+    assert [each.exit_code for each in run_many(["echo first > f", "cat f"], "fake")] == [0, 1]
+    assert run_many([], "fake", together=True) == []
+
+
+@pytest.mark.parametrize("commands", ["ls", b"ls", 7])
+def test_one_command_is_not_taken_for_many(commands):
+    for together in (False, True):
+        with pytest.raises(InvalidInput, match="give a list of commands"):
+            run_many(commands, "fake", together=together)
+
+
 def test_run_many_runs_as_many_at_once_as_asked_and_no_more(tmp_path):
     alone = f"mkdir {tmp_path}/lock || exit 9; sleep 0.05; rmdir {tmp_path}/lock"
     assert [done.exit_code for done in run_many([alone] * 3, "fake", max_workers=1)] == [0, 0, 0]

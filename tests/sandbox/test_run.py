@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll import CommandFailed, InvalidInput, InvalidPath
+from atoll import CommandFailed, CommandTimedOut, InvalidInput, InvalidPath, Sandbox
 
 
 def test_text_goes_to_a_shell_and_a_list_is_a_program_with_its_arguments(sandbox):
@@ -25,6 +25,40 @@ def test_check_turns_a_failure_into_an_error_that_tells_the_rest(sandbox):
         sandbox.run("echo out; echo oops >&2; exit 3", check=True)
     assert caught.value.completed.stdout == "out\n"
     assert sandbox.run("true", check=True).exit_code == 0
+
+
+def test_a_checked_command_whose_time_is_over_is_an_error_of_its_own(sandbox):
+    with pytest.raises(CommandTimedOut, match="The command ran out of time: oops") as caught:
+        sandbox.run("echo out; echo oops >&2; sleep 60", timeout=0.3, check=True)
+    error = caught.value
+    assert (error.exit_code, error.stdout, error.stderr) == (124, "out\n", "oops\n")
+    assert isinstance(error, CommandFailed | TimeoutError)
+    with pytest.raises(CommandFailed) as caught:
+        sandbox.run("exit 3", check=True)
+    assert not isinstance(caught.value, TimeoutError)
+
+
+def test_commands_run_one_after_the_other(sandbox):
+    done = sandbox.run_many(["echo $A > many", ["false"], "cat many"], env={"A": "first"})
+    assert [(each.exit_code, each.stdout) for each in done] == [(0, ""), (1, ""), (0, "first\n")]
+    with pytest.raises(CommandFailed):
+        sandbox.run_many(["rm many", "exit 3", "touch many"], check=True)
+    assert not sandbox.files.exists("many")
+    with pytest.raises(InvalidInput, match="give a list of commands"):
+        sandbox.run_many("ls")
+
+
+def test_the_default_timeout_can_be_changed_for_all_who_use_it(make):
+    sandbox = make(timeout=60)
+    other = Sandbox.connect(sandbox.id)
+    other.set_timeout(0.2)
+    assert other.run("sleep 60").timed_out
+    assert not sandbox.run("sleep 0.4").timed_out, "one that was found before keeps what it knew"
+    assert Sandbox.connect(sandbox.id).info.spec.timeout == 0.2
+    other.set_timeout(None)
+    assert not other.run("sleep 0.4").timed_out
+    with pytest.raises(InvalidInput):
+        other.set_timeout(0)
 
 
 def test_a_signal_shows_in_the_exit_code(sandbox):

@@ -107,3 +107,7 @@ def test_an_open_stream_keeps_no_descriptor_after_its_end(sandbox):
         with sandbox.stream("echo x; sleep 1000") as output:
             next(output)
     assert len(os.listdir("/proc/self/fd")) <= before + 1
+
+
+def test_a_chunk_prints_as_its_text(sandbox):
+    assert "".join(str(chunk) for chunk in sandbox.stream("echo one; echo two")) == "one\ntwo\n"

@@ -52,6 +52,14 @@ KINDS = {
 }
 
 
+_OF_LANGUAGE = {
+    "python": "requirements.txt",
+    "javascript": "package.json",
+    "typescript": "package.json",
+    "go": "go.mod",
+}
+
+
 class Manifest(NamedTuple):
     """A manifest of the host, with the lock file beside it if there is one."""
 
@@ -92,6 +100,17 @@ def read(path: str) -> Manifest:
     if lock is not None and kind.lock is not None and os.path.exists(lock):
         files[kind.lock] = _content(lock)
     return Manifest(kind, files)
+
+
+def beside(file: str, language: str) -> str:
+    """The manifest that lies in the directory of a program. Raises InvalidInput where none does."""
+    name = _OF_LANGUAGE.get(language)
+    if name is None:
+        raise InvalidInput(f"--deps knows no packages of {language}; it is for {', '.join(_OF_LANGUAGE)}.")
+    path = os.path.join(os.path.dirname(file), name)
+    if not os.path.exists(path):
+        raise InvalidInput(f"--deps finds no {name} beside {shown(file)}; put one there, or name it: --deps PATH.")
+    return path
 
 
 def _content(path: str) -> bytes:

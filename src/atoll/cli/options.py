@@ -62,8 +62,8 @@ def add_program_options(parser: Parser) -> None:
     add("-f", "--file", metavar="PATH", help="run this file; what else you give are its arguments")
     add("--lang", metavar="NAME", help="the language: python, javascript, typescript, go, rust, java, r, bash, zsh "
         "or sh. Without --file the program is the first argument, or comes from standard input")  # fmt: skip
-    add("--deps", metavar="PATH", help="install this requirements.txt, package.json or go.mod inside the sandbox "
-        "first; needs --network all or host")  # fmt: skip
+    add("--deps", metavar="PATH", nargs="?", const="", help="install this requirements.txt, package.json or go.mod "
+        "inside the sandbox first; without PATH, the one beside --file. Needs --network all or host")  # fmt: skip
 
 
 def add_code_options(parser: Parser) -> None:

@@ -108,9 +108,13 @@ def _check_alike(sandbox: Sandbox, driver: str | None, wanted: dict[str, Any]) -
     has = sandbox.info.spec
     if has.image is not None and has.image.startswith("/"):
         spec = with_image_as_path(spec)
-    for name in ("image", "source", "network", "workdir", "strict", "packages", "snapshot"):
+    for name in ("image", "source", "network", "workdir", "strict", "packages", "snapshot", "ignore", "audit"):
         if name in wanted and getattr(spec, name) != getattr(has, name):
             raise _unlike(sandbox, name, getattr(has, name))
+    if "codebase" in wanted and _codebase_id(wanted["codebase"]) != has.codebase:
+        raise _unlike(sandbox, "codebase", has.codebase)
+    if "permissions" in wanted and spec.permissions != has.permissions:
+        raise _unlike(sandbox, "preset", _rules(has), "--preset, --rules, --allow and --hide")
     for name in wanted.get("resources", ()):
         if getattr(spec.resources, name) != getattr(has.resources, name):
             raise _unlike(sandbox, name, _limit(has, name))
@@ -123,8 +127,20 @@ def _limit(spec: Spec, name: str) -> object:
     return format_size(value) if name in ("memory", "disk") and value is not None else value
 
 
-def _unlike(sandbox: Sandbox, name: str, value: object) -> InvalidInput:
+def _codebase_id(name: str) -> str:
+    from ..sync.codebases import Codebases
+
+    return Codebases().get(name).id
+
+
+def _rules(spec: Spec) -> str:
+    if spec.permissions is None:
+        return "none"
+    return spec.permissions.name or "rules of its own"
+
+
+def _unlike(sandbox: Sandbox, name: str, value: object, options: str | None = None) -> InvalidInput:
     return InvalidInput(
         f"The sandbox {sandbox.id} has these labels and was made with {name} {value}.",
-        hint=f"Leave --{name} out, or end it first: atoll destroy {sandbox.id}",
+        hint=f"Leave {options or '--' + name} out, or end it first: atoll destroy {sandbox.id}",
     )

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .languages import Language
 
 NOT_FOUND = 127
+# Where there is no wall, commands see the workspace at another path than the API does, and only they can tell.
+_FIND = 'file=$(cd -- "$1" && pwd)/$2; shift 2; set -- "$file" "$@"\n'
 
 
 class Program(NamedTuple):
@@ -58,15 +60,20 @@ def job(args: Namespace, after: list[str] | None, workdir: str | None) -> Job:
         what, stdin = _inline(args, words, after or [], stdin=stdin)
     else:
         what = _command(words, after)
-    return Job(what, _manifest(args.deps), stdin, variables(args.env), workdir, timeout(args.timeout))
+    return Job(what, _manifest(args.deps, args.file, what), stdin, variables(args.env), workdir, timeout(args.timeout))
 
 
-def _manifest(path: str | None) -> Manifest | None:
+def _manifest(path: str | None, file: str | None, what: str | list[str] | Program) -> Manifest | None:
+    """What --deps means: a file that it names, or else the one that lies beside the program."""
     if path is None:
         return None
     from . import deps
 
-    return deps.read(path)
+    if path:
+        return deps.read(path)
+    if not isinstance(what, Program) or file in (None, "-"):
+        raise UsageError("--deps without a path looks beside --file, and there is none; name the file with it.")
+    return deps.read(deps.beside(str(file), what.language.name))
 
 
 def _file(args: Namespace, arguments: list[str]) -> Program:
@@ -117,10 +124,18 @@ def run(sandbox: Sandbox, job: Job) -> int:
     if not isinstance(job.what, Program):
         return _stream(sandbox, job.what, job)
     program = job.what
-    path = posixpath.join(sandbox.info.spec.workdir, program.name)
-    sandbox.files.write(path, program.content)
-    script = ["/bin/sh", "-c", program.language.program, "sh", path, *program.arguments]
-    code = _stream(sandbox, script, job)
+    workspace = sandbox.info.spec.workdir
+    sandbox.files.write(posixpath.join(workspace, program.name), program.content)
+    start = posixpath.join(workspace, job.workdir or "")
+    script = [
+        "/bin/sh",
+        "-c",
+        _FIND + program.language.program,
+        "sh",
+        posixpath.relpath(workspace, start),
+        program.name,
+    ]
+    code = _stream(sandbox, [*script, *program.arguments], job)
     if code == NOT_FOUND and not _ready(sandbox, program.language, job):
         complain(_missing(sandbox, program.language))
     return code

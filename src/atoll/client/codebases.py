@@ -119,13 +119,19 @@ class AsyncCodebases:
         """Remove a codebase; gives what it was. Sandboxes that use one of its versions keep it until they end."""
         return await self._io.in_thread(lambda: Shelf().delete(codebase))
 
-    async def files(self, codebase: str | Codebase, *, version: int | None = None) -> builtins.list[FileInfo]:
-        """Everything in a codebase. The paths are relative to it.
+    async def files(
+        self, codebase: str | Codebase, path: str = "", *, recursive: bool = True, version: int | None = None
+    ) -> builtins.list[FileInfo]:
+        """What is in a codebase, or in the directory `path` of it. The paths are relative to the codebase.
+
+        Args:
+            recursive: whether what is in directories below comes too.
 
         Raises:
-            FileMissing: there is no such version, or no more.
+            FileMissing: there is no such version, or no more, or no such directory in it.
+            NotDirectory: the path is no directory.
         """
-        return await self._io.in_thread(lambda: Shelf().files(codebase, version))
+        return await self._io.in_thread(lambda: Shelf().files(codebase, path, recursive=recursive, version=version))
 
     async def read(self, codebase: str | Codebase, path: str) -> bytes:
         """The content of one file.

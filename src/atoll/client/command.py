@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from ..errors import InvalidInput
@@ -73,6 +73,14 @@ def check_pid(pid: object) -> int:
     if isinstance(pid, bool) or not isinstance(pid, int) or not 0 < pid < 1 << 31:
         raise InvalidInput(f"The pid is {shown(pid)}; give one that `processes` or a Process names.")
     return pid
+
+
+def several(commands: Iterable[Command]) -> list[Command]:
+    """Commands as a list. Raises InvalidInput for one command, which would be taken apart into letters."""
+    given: object = commands
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise InvalidInput(f"commands is {shown(given)}; give a list of commands, or call `run` for one.")
+    return list(given)
 
 
 def _is_length(value: object) -> bool:

@@ -20,7 +20,7 @@ from ..policy.labels import check_labels
 from ..policy.spec import make_spec, spec_from_json, with_image_as_path
 from ..policy.text import shown
 from ..store import Reservation, Row, Store
-from ..types import Capability, Handle, Info, Resources, Spec, Status
+from ..types import Capability, Codebase, Handle, Info, Resources, Spec, Status
 from .choosing import choose
 from .record import Record, reason_of_end
 from .running import Callback, check_listener
@@ -89,15 +89,20 @@ async def find(io: IO, labels: Mapping[str, str]) -> Record | None:
 
 
 async def listing(
-    io: IO, labels: Mapping[str, str] | None = None, driver: str | None = None, status: Status | None = None
+    io: IO,
+    labels: Mapping[str, str] | None = None,
+    driver: str | None = None,
+    status: Status | None = None,
+    codebase: str | Codebase | None = None,
 ) -> list[Info]:
     """Every sandbox that matches, newest first, each judged by its driver."""
+    over = None if codebase is None else await _codebase_id(io, codebase)
     if status is not None and status not in _STATUSES:
         raise InvalidInput(f"status is {status!r}; give one of {', '.join(sorted(_STATUSES))}.")
     registered = store.shared()
     found = []
     for row in registered.find(check_labels(labels)):
-        if driver is None or row.driver == driver:
+        if driver in (None, row.driver) and over in (None, row.spec.codebase):
             info = await _look(io, registered, row)
             if info is not None and status in (None, info.status):
                 found.append(info)
@@ -243,7 +248,17 @@ async def _spec(driver: Driver, wishes: dict[str, Any]) -> Spec:
     if not driver.names_images:
         spec = with_image_as_path(spec)
     _refuse_undeclared(driver, spec)
+    if spec.codebase is not None:
+        # A name may belong to another codebase by the time that somebody asks what this one stands on.
+        spec = spec._replace(codebase=await _codebase_id(driver.io, spec.codebase))
     return spec if spec.snapshot is None else _as_in(spec, await driver.find_snapshot(spec.snapshot))
+
+
+async def _codebase_id(io: IO, codebase: str | Codebase) -> str:
+    """Raises CodebaseNotFound, InvalidInput."""
+    from ..codebases.shelf import Shelf
+
+    return await io.in_thread(lambda: Shelf().get(codebase).id)
 
 
 def _refuse_undeclared(driver: Driver, spec: Spec) -> None:

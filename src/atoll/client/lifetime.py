@@ -29,6 +29,13 @@ class AsyncLifetime:
         """Let it live for so many seconds from now."""
         await self._record.set_lifetime(seconds)
 
+    async def set_timeout(self, seconds: float | None) -> None:
+        """Give commands and cells that ask for no other so many seconds from now on; None is without end.
+
+        Who finds it afterwards, in this or another process, finds it so. Sessions that are open keep what they had.
+        """
+        await self._record.set_timeout(seconds)
+
     async def pause(self) -> None:
         """Freeze all that runs in it. Its lifetime goes on."""
         await self._record.pause()

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import AtollError, InvalidInput, ManyFailed
-from ..policy.limits import check_timeout
+from ..policy.limits import MAX_LIFETIME, check_timeout
 from ..policy.text import shown
 from ..types import Completed
 
 _SPARE = 60.0
 
 
-def wishes_for_one(wishes: dict[str, Any]) -> dict[str, Any]:
-    """The wishes for a throw-away sandbox: it lives a little longer than its one command may run."""
+def wishes_for_one(wishes: dict[str, Any], count: int = 1) -> dict[str, Any]:
+    """The wishes for a throw-away sandbox: it lives a little longer than so many commands may run."""
     timeout = check_timeout(wishes.get("timeout", 60.0))
-    return wishes if timeout is None else {"lifetime": timeout + _SPARE, **wishes}
+    return wishes if timeout is None else {"lifetime": min(timeout * max(count, 1) + _SPARE, MAX_LIFETIME), **wishes}
 
 
 def check_workers(max_workers: object) -> int:

@@ -6,7 +6,7 @@ import time
 
 from ..driver import Driver
 from ..errors import Busy, SandboxGone, SandboxNotFound, Unsupported
-from ..policy.limits import check_lifetime
+from ..policy.limits import check_lifetime, check_timeout
 from ..store import Row, Store
 from ..types import Capability, Handle, Info, Metrics, Permissions, Status
 
@@ -78,6 +78,14 @@ class Record:
         await self._check_there()
         await self.driver.set_lifetime(self.handle, seconds)
         self._expires(time.time() + seconds)
+
+    async def set_timeout(self, seconds: float | None) -> None:
+        timeout = check_timeout(seconds)
+        await self._check_there()
+        # What others have changed of the spec meanwhile stays as they have it.
+        row = self.store.get(self.id)
+        self.store.set_spec(self.id, row.spec._replace(timeout=timeout), row.handle or self.handle)
+        self.info = self.info._replace(spec=self.info.spec._replace(timeout=timeout))
 
     async def pause(self) -> None:
         await self._check_there()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CommandFailed, InvalidInput, ProtocolError, TimedOut
+from ..errors import InvalidInput, ProtocolError, TimedOut, command_failed
 from ..io import IO, BlockingIO
 from ..policy.text import shown
 from ..types import Completed
@@ -227,7 +227,7 @@ async def run(
         await audience.finish()
     completed = gathered.complete(item)
     if check and not completed.success:
-        raise CommandFailed(completed)
+        raise command_failed(completed)
     return completed
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import Any, Self
 
-from ..errors import CommandFailed, InvalidInput, ProtocolError, SandboxError, SessionEnded, TimedOut
+from ..errors import InvalidInput, ProtocolError, SandboxError, SessionEnded, TimedOut, command_failed
 from ..policy.sizes import parse_size
 from ..policy.text import shown
 from ..types import Completed
@@ -65,7 +65,7 @@ class AsyncSession:
 
         Raises:
             SessionEnded: its shell has ended before, or was closed.
-            CommandFailed: `check` was asked for, and the command failed or ran out of time.
+            CommandFailed: `check` was asked for, and the command failed; `CommandTimedOut` where its time was over.
         """
         check_listener(self._links.io, "on_stdout", on_stdout)
         check_listener(self._links.io, "on_stderr", on_stderr)
@@ -80,7 +80,7 @@ class AsyncSession:
         await audience.finish()
         completed = gathered.complete(item)
         if check and not completed.success:
-            raise CommandFailed(completed)
+            raise command_failed(completed)
         return completed
 
     def stream(self, command: str, *, timeout: Timeout = "default", max_output: int | None = None) -> AsyncOutput:

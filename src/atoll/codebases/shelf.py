@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
-from ..errors import FileError, InvalidInput, IsDirectory
+from ..errors import FileError, FileMissing, InvalidInput, IsDirectory, NotDirectory
 from ..home import state_dir
 from ..policy.codebases import check_codebase, check_codebase_name, check_owner, check_relative
 from ..policy.text import short
@@ -121,7 +121,7 @@ class Shelf:
             entry = blobs.put(Entry("file", mode, 0, time.time_ns()), data, before)
             done = _change(versions, blobs, Incoming({name: entry}, ()), (version, base), at=parent, delete=False)
         self._tidy(versions, done)
-        return done
+        return done._replace(digest=entry.content)
 
     def list(self, owner: str | None = None) -> builtins.list[Codebase]:
         """All of them, or those of an owner, newest first."""
@@ -140,15 +140,26 @@ class Shelf:
             tidying.tidy(self.home, versions)
         return found
 
-    def files(self, codebase: str | Codebase, version: int | None = None) -> builtins.list[FileInfo]:
-        """Everything in a codebase, with paths relative to it.
+    def files(
+        self, codebase: str | Codebase, path: str = "", *, recursive: bool = True, version: int | None = None
+    ) -> builtins.list[FileInfo]:
+        """What is in a codebase, or in a directory of it, with paths relative to the codebase.
 
         Raises:
-            FileMissing: there is no such version, or no more.
+            FileMissing: there is no such version, or no more, or no such directory in it.
+            NotDirectory: the path is no directory.
         """
+        within = check_relative(path) if path else ""
         with explained(self.home):
             entries = self._versions(codebase).entries(version)[1]
-        return [_info(path, entry) for path, entry in entries.items()]
+        if within:
+            _check_directory(within, entries.get(within))
+        begin = f"{within}/" if within else ""
+        return [
+            _info(name, entry)
+            for name, entry in entries.items()
+            if name.startswith(begin) and (recursive or "/" not in name[len(begin) :])
+        ]
 
     def read(self, codebase: str | Codebase, path: str) -> bytes:
         """The content of a file of the current version.
@@ -266,14 +277,22 @@ def _change(
     versions: Versions, blobs: Blobs, incoming: Incoming, known: tuple[int, Entries], *, at: str, delete: bool
 ) -> Upload:
     """Put a tree into the current version, whichever that is by now; `known` is one of them, with what is in it."""
+    size = manifest.totals(incoming.entries)[1]
     with versions.changing() as before:
         version, base = known
         if version != before.version:
             base = manifest.load(versions.place(before.version))
         if delete and not at and incoming.entries == base:
-            return Upload(before.version, 0, 0, 0, len(base), blobs.written, incoming.skipped)
+            return Upload(before.version, 0, 0, 0, len(base), blobs.written, incoming.skipped, size)
         entries = merged(base, incoming.entries, at=at, delete=delete, now=time.time_ns())
-        return publish(versions, before, base, entries, blobs)._replace(skipped=incoming.skipped)
+        return publish(versions, before, base, entries, blobs)._replace(skipped=incoming.skipped, size=size)
+
+
+def _check_directory(path: str, entry: Entry | None) -> None:
+    if entry is None:
+        raise FileMissing(f"There is no {short(path)} in the codebase.", errno=errno.ENOENT, path=path)
+    if entry.kind != "directory":
+        raise NotDirectory(f"{short(path)} is no directory.", errno=errno.ENOTDIR, path=path)
 
 
 def _info(path: str, entry: Entry) -> FileInfo:

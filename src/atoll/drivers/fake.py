@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..engine.launch import cloudpickle_directory
-from ..engine.steward.client import StewardDriver
+from ..engine.steward.history import CopiedHistory
 from ..engine.steward.lines import guest_command, package_directory
 from ..engine.steward.processes import ProcessWall
 from ..engine.steward.wall import FILES
@@ -30,7 +30,7 @@ class FakeWall(ProcessWall):
         )
 
 
-class FakeDriver(StewardDriver):
+class FakeDriver(CopiedHistory):
     name = "fake"
     summary = "no wall: commands run on this machine with your rights; for tests and documentation only"
     capabilities = frozenset(
@@ -45,6 +45,8 @@ class FakeDriver(StewardDriver):
             Capability.PAUSE,
             Capability.STOP,
             Capability.METRICS,
+            Capability.SNAPSHOT,
+            Capability.FORK,
         }
     )
     wall = "atoll.drivers.fake:FakeWall"
@@ -60,7 +62,7 @@ class FakeDriver(StewardDriver):
             "home": root + spec.workdir,
             "env": {"PATH": _PATH, "LANG": "C.UTF-8", "TMPDIR": os.path.join(root, "tmp"), **spec.env},
             "python": sys.executable,
-            "state": f"{box}/state",
+            "state": f"{root}/.state",
             "cloudpickle": cloudpickle_directory(),
         }
         return {"python": sys.executable, "config": config}
@@ -95,7 +97,7 @@ def _furnish(root: str, spec: Spec) -> None:
 
     workspace = root + spec.workdir
     os.makedirs(os.path.join(root, "tmp"), mode=0o700)
-    if spec.source is None:
+    if spec.source is None or spec.snapshot is not None:
         os.makedirs(workspace)
         return
     try:

@@ -15,7 +15,8 @@ class TooDeep(Exception):
     """Directories nested so deep that their content cannot be measured."""
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
+    """Those that it has started, and the orphans that it was given."""
     found: list[int] = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
@@ -30,7 +31,7 @@ def descendants(pid: int) -> list[int]:
     """A process and everything below it."""
     found = [pid]
     for parent in found:
-        found += _children(parent)
+        found += children(parent)
     return found
 
 
@@ -40,12 +41,6 @@ def _stat(pid: int) -> list[bytes] | None:
             return file.read().rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-
-
-def started_at(pid: int) -> int:
-    """When it was started, in ticks; of one that is gone, never."""
-    fields = _stat(pid)
-    return int(fields[19]) if fields else 0
 
 
 def is_zombie(pid: int) -> bool:

@@ -17,8 +17,8 @@ _REST = 4
 
 
 class Watchdog:
-    """Kills what goes over a polled limit: the largest processes for memory, all but the guest for disk, and those
-    that came last where there are too many."""
+    """Kills what goes over a polled limit: the largest processes for memory, all but the guest for disk, and who
+    has started the most where there are too many."""
 
     @classmethod
     def needed(cls, born: dict[str, Any], box: str) -> Watchdog | None:
@@ -57,8 +57,8 @@ class Watchdog:
 
     def _judge(self, pids: list[int]) -> None:
         inside = [pid for pid in pids if pid != self._first]
-        if self._most is not None and len(pids) > self._most:
-            self._kill(sorted(inside, key=usage.started_at)[self._most - 1 :])
+        if self._most is not None:
+            self._kill(self._too_many(len(pids), self._most))
         nameless = usage.nameless(inside)
         removed = nameless.pop(os.stat(self._box).st_dev, 0)
         if self._memory is not None:
@@ -78,6 +78,18 @@ class Watchdog:
                 break
             victims.append(pid)
             total -= sizes[pid]
+        return victims
+
+    def _too_many(self, count: int, most: int) -> list[int]:
+        """Whom to kill so that no more than `most` are left: whole families, the largest first."""
+        if count <= most:
+            return []
+        families = [usage.descendants(child) for child in usage.children(self._first)]
+        victims: list[int] = []
+        for family in sorted(families, key=len, reverse=True):
+            if count - len(victims) <= most:
+                break
+            victims += family
         return victims
 
     def _over_disk(self, limit: int) -> bool:

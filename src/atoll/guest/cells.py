@@ -19,6 +19,7 @@ from .asking import Asking
 from .awakening import Memory, notice
 from .cellstreams import Streams
 from .display import Displays
+from .guard import Guard
 from .ports import HungUp, Port, Reception
 from .refusal import Refused
 from .results import Results
@@ -42,7 +43,8 @@ Handler = Callable[[Dict[str, Any], Port], Dict[str, Any]]
 class Interpreter:
     """The state between cells: a `__main__` module, compiler flags, and an event loop once one is needed."""
 
-    def __init__(self, streams: Streams, shared: Shared) -> None:
+    def __init__(self, streams: Streams, shared: Shared, guard: Optional[Guard] = None) -> None:
+        self._guard = guard
         self._streams = streams
         self._shared = shared
         self._module = types.ModuleType("__main__")
@@ -170,6 +172,8 @@ class Interpreter:
 
     def _execute(self, source: str) -> Any:
         name = stories.remember(self.count, source)
+        if self._guard is not None:
+            return self._guard.run(source, name, self.namespace)
         simple = self._simple(source, name)
         if simple is not None:
             return self._evaluate(simple)
@@ -278,16 +282,24 @@ class Service:
     Args:
         taps: the guest's ends of the pipes that processes of a cell write to.
         memory: what it had before, brought back before the first request is served.
+        guard: what its cells run under, if anything.
     """
 
-    def __init__(self, reception: Reception, shared: Shared, taps: Tuple[int, ...], memory: Memory) -> None:
+    def __init__(
+        self,
+        reception: Reception,
+        shared: Shared,
+        taps: Tuple[int, ...],
+        memory: Memory,
+        guard: Optional[Guard] = None,
+    ) -> None:
         self._reception = reception
         self._guest = reception.guest
         self._shared = shared
         self._memory = memory
         self._streams = Streams(self._guest, shared, taps)
         self._streams.install()
-        self._interpreter = Interpreter(self._streams, shared)
+        self._interpreter = Interpreter(self._streams, shared, guard)
         self._handlers: Dict[str, Handler] = {
             "fork": lambda _request, _port: {},
             "variables": lambda request, port: variables.handle(self._interpreter.namespace, request, port),

@@ -17,6 +17,7 @@ from . import contextbrief
 from .awakening import Memory
 from .cells import Service
 from .config import Config
+from .guard import Guard
 from .machine import undo_inherited_signals
 from .ports import Reception
 from .shared import Shared
@@ -42,10 +43,13 @@ class Ends(NamedTuple):
     shared: Shared
 
 
-def become_context(config: Config, env: Dict[str, str], ends: Ends, frozen: str = "") -> NoReturn:
+def become_context(
+    config: Config, env: Dict[str, str], ends: Ends, frozen: str = "", *, guarded: bool = False
+) -> NoReturn:
     """In the fork, in the working directory. Never returns into the guest's code, whose state is a copy.
 
-    `env` is added to the sandbox's own, `frozen` is a file with variables to bring back.
+    `env` is added to the sandbox's own, `frozen` is a file with variables to bring back. If `guarded`, its cells run
+    under the rules of `guard`.
     """
     try:
         own_its_proc()
@@ -58,7 +62,7 @@ def become_context(config: Config, env: Dict[str, str], ends: Ends, frozen: str 
         _set_interpreter(config)
         _reseed()
         memory = Memory(config.state_directory(), frozen)
-        Service(Reception(ends.wire), ends.shared, ends.taps, memory).run()
+        Service(Reception(ends.wire), ends.shared, ends.taps, memory, Guard() if guarded else None).run()
     except BaseException:  # noqa: BLE001  # it must not unwind into the guest's code
         traceback.print_exc(file=sys.stderr)
     finally:

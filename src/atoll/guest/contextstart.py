@@ -10,6 +10,7 @@ from . import contextbrief, packets
 from .births import Newborn, Unable
 from .contextprocess import Ends, become_context
 from .descriptors import close_all, pipe
+from .guard import RESTRICTED
 from .machine import Machine
 from .refusal import no_process_left
 from .shared import Shared
@@ -47,7 +48,7 @@ class Started(NamedTuple):
 def start(machine: Machine, settings: ContextSettings) -> Started:
     """Raises: Refused: there is no process left, or its directory is not there."""
     machine.enter(settings.cwd)
-    if machine.births is not None:
+    if machine.births is not None and settings.language != RESTRICTED:
         try:
             return _brief(machine, settings, machine.births.make())
         except Unable:
@@ -95,7 +96,8 @@ def _forked(machine: Machine, settings: ContextSettings) -> Started:
     else:
         if pid == 0:
             ends = Ends(theirs, machine.devnull, stdout, stderr, (stdout_end, stderr_end), shared)
-            become_context(machine.config, settings.env, ends, settings.frozen)
+            guarded = settings.language == RESTRICTED
+            become_context(machine.config, settings.env, ends, settings.frozen, guarded=guarded)
     finally:
         theirs.close()
     close_all([stdout, stderr])

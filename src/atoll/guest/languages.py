@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict
 from . import toolchains
 from .contextlink import ContextLink, Listener
 from .contextstart import ContextSettings
+from .guard import RESTRICTED
 from .machine import Machine
 from .programdriver import DriverLink, KernelLink, driver_text
 from .programfile import FileLink
@@ -35,9 +36,11 @@ def link_for(language: str) -> Factory:
         if not kernel:
             raise invalid("%r names no kernel; write jupyter:python3, for one." % language[:100])
         return lambda machine, listener, settings: _jupyter(machine, listener, settings, kernel)
+    if language == RESTRICTED:
+        return ContextLink
     entry = toolchains.find(language)
     if entry is None:
-        sentence = "There is no language %.100r; the known ones are %s, and jupyter:KERNEL." % (
+        sentence = "There is no language %.100r; the known ones are %s, restricted, and jupyter:KERNEL." % (
             language,
             toolchains.known(),
         )

@@ -50,7 +50,10 @@ class _Walk:
             if name == b"..":
                 self._up(path)
             elif name != b".":
-                wanted = self._last(name, names, flags, mode, path) if not names else self._down(name, names, path)
+                if names:
+                    self._down(name, names, path)
+                    continue
+                wanted = self._last(name, names, flags, mode, path)
                 if wanted is not None:
                     return wanted
         if flags & os.O_CREAT:

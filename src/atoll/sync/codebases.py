@@ -59,8 +59,10 @@ class Codebases:
     def delete(self, codebase: str | Codebase) -> Codebase:
         return drive(self._core.delete(codebase))
 
-    def files(self, codebase: str | Codebase, *, version: int | None = None) -> builtins.list[FileInfo]:
-        return drive(self._core.files(codebase, version=version))
+    def files(
+        self, codebase: str | Codebase, path: str = "", *, recursive: bool = True, version: int | None = None
+    ) -> builtins.list[FileInfo]:
+        return drive(self._core.files(codebase, path, recursive=recursive, version=version))
 
     def read(self, codebase: str | Codebase, path: str) -> bytes:
         return drive(self._core.read(codebase, path))

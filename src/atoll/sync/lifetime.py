@@ -28,6 +28,9 @@ class Lifetime:
     def set_lifetime(self, seconds: float) -> None:
         drive(self._core.set_lifetime(seconds))
 
+    def set_timeout(self, seconds: float | None) -> None:
+        drive(self._core.set_timeout(seconds))
+
     def pause(self) -> None:
         drive(self._core.pause())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ..client.command import MAX_OUTPUT, Command
+from ..client.command import MAX_OUTPUT, Command, several
 from ..client.oneshot import all_completed, check_workers, wishes_for_one
 from ..client.running import Callback
 from ..errors import AtollError
@@ -65,6 +65,7 @@ def run_many(
     driver: str | None = None,
     *,
     max_workers: int = 8,
+    together: bool = False,
     max_output: int = MAX_OUTPUT,
     **wishes: Any,
 ) -> list[Completed]:
@@ -72,10 +73,18 @@ def run_many(
 
     A command that fails is data, as with `run`. `wishes` are the keywords of `Sandbox.create`.
 
+    Args:
+        max_workers: how many run at once.
+        together: all in one sandbox instead, one after the other, so that each finds what those before it have left.
+
     Raises:
-        ManyFailed: the wall failed for some; all have ended, and its `results` has each result and error.
+        ManyFailed: the wall failed for some; all have ended, and its `results` has each result and error. Together
+            it is the wall's own error, and no command runs after it.
     """
-    jobs = list(commands)
+    jobs = several(commands)
+    if together:
+        with Sandbox.create(driver, **wishes_for_one(wishes, len(jobs))) as sandbox:
+            return sandbox.run_many(jobs, max_output=max_output)
     workers = _Workers(jobs, driver, max_output, wishes_for_one(wishes))
     workers.work(min(check_workers(max_workers), len(jobs)))
     return all_completed(workers.results)

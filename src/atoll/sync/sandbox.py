@@ -13,8 +13,9 @@ from ..client.record import Record
 from ..client.running import Callback
 from ..io import BlockingIO, drive
 from ..sandbox import AsyncSandbox
-from ..types import Completed, ContextInfo, Execution, Info, PermissionsLike, ProcessInfo, Resources, Status
+from ..types import Codebase, Completed, ContextInfo, Execution, Info, PermissionsLike, ProcessInfo, Resources, Status
 from .auditing import Audited
+from .batch import Batch
 from .docs import documented_by
 from .lifetime import Lifetime
 from .review import Review
@@ -32,7 +33,7 @@ if TYPE_CHECKING:  # what a first `run` does not need is imported by whoever nee
 
 
 @documented_by(AsyncSandbox)
-class Sandbox(Lifetime, Review, Timeline, Audited):
+class Sandbox(Batch, Lifetime, Review, Timeline, Audited):
     """A sandbox. It lives until `destroy`, its lifetime, or the end of its `with` block.
 
     It outlives the process that made it: `Sandbox.connect(id)` finds it again. Safe to use from many threads
@@ -104,9 +105,14 @@ class Sandbox(Lifetime, Review, Timeline, Audited):
 
     @classmethod
     def list(
-        cls, labels: Mapping[str, str] | None = None, *, driver: str | None = None, status: Status | None = None
+        cls,
+        labels: Mapping[str, str] | None = None,
+        *,
+        driver: str | None = None,
+        status: Status | None = None,
+        codebase: str | Codebase | None = None,
     ) -> builtins.list[Info]:
-        return drive(lifecycle.listing(BlockingIO(), labels, driver, status))
+        return drive(lifecycle.listing(BlockingIO(), labels, driver, status, codebase))
 
     @classmethod
     def find(cls, labels: Mapping[str, str], *, tools: Tools | Mapping[str, Function] | None = None) -> Self | None:

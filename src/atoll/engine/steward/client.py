@@ -35,6 +35,8 @@ from .steward import SOCKET, kept_until, word_of_end
 from .wall import FILES
 
 _PATIENCE = 120.0
+# For what depends on how much a sandbox has written. Its end, and that of its steward, are noticed at once.
+COPYING = 6 * 3600.0
 ERRORS: dict[str, type[AtollError]] = {
     "unsupported": Unsupported,
     "busy": Busy,
@@ -61,7 +63,8 @@ class StewardDriver(Driver):
     def prepare(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
         """Furnish a box and give what the wall is built from, as JSON. May block; runs in a thread.
 
-        What it makes outside the box is registered nowhere yet: when it raises, it leaves nothing.
+        What it makes outside the box is registered nowhere yet: when it raises, it leaves nothing. Where the spec has
+        a snapshot, what it puts into `files` is replaced by that before the wall starts.
 
         Raises:
             Unsupported: the spec asks for what this wall cannot honour; nothing was started.
@@ -75,10 +78,16 @@ class StewardDriver(Driver):
         """Remove what a steward that was killed has left outside of the box. May block, and be called in vain."""
 
     async def create(self, spec: Spec, register: Register, resume: Handle | None = None) -> Handle:
+        return await self._make(spec, register, resume)
+
+    async def _make(
+        self, spec: Spec, register: Register, resume: Handle | None = None, begin: Mapping[str, Any] | None = None
+    ) -> Handle:
+        """`begin` is what its files are copied from: the directory `files`, and whose they are, `uid`, if known."""
         name = f"{self.name}-{os.urandom(6).hex()}" if resume is None else resume.id
         box = _box(self.name, name) if resume is None else self.box(resume)
         job = await self.io.in_thread(lambda: self._furnish(spec, box, resume))
-        return await self._birth(name, box, spec, job, register)
+        return await self._birth(name, box, spec, job, register, begin)
 
     def _furnish(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
         if resume is None:
@@ -90,10 +99,19 @@ class StewardDriver(Driver):
                 remove_tree(box)
             raise
 
-    async def _birth(self, name: str, box: str, spec: Spec, job: dict[str, Any], register: Register) -> Handle:
+    async def _birth(
+        self,
+        name: str,
+        box: str,
+        spec: Spec,
+        job: dict[str, Any],
+        register: Register,
+        begin: Mapping[str, Any] | None,
+    ) -> Handle:
         """Start the steward, and let it live once the sandbox is written down."""
         order = {
             "wall": self.wall,
+            "begin": begin and {"files": begin["files"], "owners": _owners(begin, job)},
             "box": box,
             "job": {name: value for name, value in job.items() if name != "env"},
             "env": job.get("env"),
@@ -110,7 +128,7 @@ class StewardDriver(Driver):
                 if not kept_until(box):
                     remove_tree(box)
                 raise
-            facts, _ = await self._answer(ours, "ready")
+            facts, _ = await self._answer(ours, "ready", COPYING if begin else _PATIENCE)
             handle = Handle(self.name, name, {**facts, "box": box})
             register(handle)
             await self._ask_on(ours, handle, {"op": "keep"})
@@ -195,7 +213,9 @@ class StewardDriver(Driver):
             raise
         return sock
 
-    async def _ask(self, handle: Handle, request: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
+    async def _ask(
+        self, handle: Handle, request: dict[str, Any], patience: float = _PATIENCE
+    ) -> tuple[dict[str, Any], list[int]]:
         """One question to the steward.
 
         Raises:
@@ -203,17 +223,17 @@ class StewardDriver(Driver):
             Unresponsive: its steward cannot be reached from here; that says nothing about the sandbox.
         """
         with self._reach(handle) as sock:
-            return await self._ask_on(sock, handle, request)
+            return await self._ask_on(sock, handle, request, patience)
 
     async def _ask_on(
-        self, sock: socket.socket, handle: Handle, request: dict[str, Any]
+        self, sock: socket.socket, handle: Handle, request: dict[str, Any], patience: float = _PATIENCE
     ) -> tuple[dict[str, Any], list[int]]:
         try:
             await self.io.send(sock, messages.encode(request))
         except OSError:
             raise self._gone(handle) from None
         try:
-            return await self._answer(sock, "ok")
+            return await self._answer(sock, "ok", patience)
         except SandboxGone:
             raise self._gone(handle) from None
 
@@ -228,9 +248,11 @@ class StewardDriver(Driver):
     def _gone(self, handle: Handle) -> SandboxGone:
         return SandboxGone(f"Sandbox {handle.id} has ended: {_why(self.box(handle)) or 'its steward is gone'}.")
 
-    async def _answer(self, sock: socket.socket, word: str) -> tuple[dict[str, Any], list[int]]:
+    async def _answer(
+        self, sock: socket.socket, word: str, patience: float = _PATIENCE
+    ) -> tuple[dict[str, Any], list[int]]:
         try:
-            data, fds = await self.io.recv_fds(sock, messages.MAX_MESSAGE, 1, _PATIENCE)
+            data, fds = await self.io.recv_fds(sock, messages.MAX_MESSAGE, 1, patience)
             answer = messages.decode(data)
         except TimeoutError:
             raise Unresponsive("The sandbox's steward did not answer in time.") from None
@@ -252,6 +274,11 @@ def _why(box: str) -> str | None:
             return file.read(2000)
     except (OSError, ValueError):
         return None
+
+
+def _owners(begin: Mapping[str, Any], job: Mapping[str, Any]) -> dict[int, int]:
+    was, becomes = begin.get("uid"), job.get("uid")
+    return {was: becomes} if isinstance(was, int) and isinstance(becomes, int) else {}
 
 
 def _box(driver: str, name: str) -> str:

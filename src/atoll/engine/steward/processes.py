@@ -9,9 +9,9 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .. import messages
+from .. import holders, messages
 from . import tree
-from .wall import StartFailed, Wall
+from .wall import FILES, StartFailed, Wall
 
 
 class TreeWall(Wall):
@@ -30,6 +30,9 @@ class TreeWall(Wall):
     def resume(self) -> None:
         tree.signal_all(os.getpid(), signal.SIGCONT)
 
+    def writers(self) -> list[holders.Holder]:
+        return holders.writers(tree.descendants(os.getpid()), f"{self.box}/{FILES}")
+
     def usage(self) -> dict[str, Any]:
         return {"processes": len(tree.descendants(os.getpid()))}
 
@@ -44,7 +47,7 @@ class ProcessWall(TreeWall):
     def start(self) -> socket.socket:
         ours, theirs = messages.pair()
         with theirs:
-            self.spawn(self.command(theirs.fileno()), (theirs.fileno(),))
+            self.guest = self.spawn(self.command(theirs.fileno()), (theirs.fileno(),))
         return ours
 
     def spawn(self, command: Sequence[str], inherited: Sequence[int]) -> int:

@@ -13,13 +13,17 @@ import select
 import socket
 import sys
 import time
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import messages
 from ..removal import remove_tree
 from ..settings import started_at
-from .wall import StartFailed, Wall
+from .wall import FILES, StartFailed, Wall
+
+if TYPE_CHECKING:
+    from .past import Past
 
 SOCKET, STOPPED, JOB = "steward", "stopped", "job"
 _LONGEST_SLEEP = 86400.0
@@ -31,15 +35,17 @@ class Steward:
         self._box: str = job["box"]
         self._lifetime = float(job["lifetime"])
         self._env = job.get("env")
+        self._begin = job.get("begin")
         self._wall = wall
         self._maker: socket.socket | None = maker
         self._clients: dict[int, socket.socket] = {}
-        self._holds: set[int] = set()
-        self._paused = False
+        self._holds: set[object] = set()
+        self._paused = self._frozen = False
         self._done = False
         self._keep_files = False
         self._ending: socket.socket | None = None
         self._poll = select.poll()
+        self._past: Past | None = None
 
     def live(self) -> None:
         """From birth to end.
@@ -63,7 +69,9 @@ class Steward:
         resumed = _is_kept(self._box)
         try:
             listener = messages.listen(path)
-            self._control = self._wall.start()
+            if self._begin and not resumed:
+                self._begin_with(self._begin)
+            self._start()
         except BaseException as error:
             self._wall.end()
             if not resumed:
@@ -72,18 +80,27 @@ class Steward:
             if isinstance(error, OSError):
                 raise StartFailed(f"The sandbox could not be made: {error}.") from error
             raise
-        self._control.setblocking(False)
         self._since = time.time()
         self._expires = self._since + self._lifetime
-        if self._env is not None:
-            self._control.send(b"e" + json.dumps(self._env).encode())
-        for sock in (listener, self._control):
-            self._poll.register(sock, select.POLLIN)
+        self._poll.register(listener, select.POLLIN)
         assert self._maker is not None  # noqa: S101  # set until it says "keep"
         self._add(self._maker)
         own = {"pid": os.getpid(), "started": started_at(os.getpid())}
         messages.send(self._maker, {"ready": {**self._wall.facts, **own}})
         return listener
+
+    def _start(self) -> None:
+        self._control = self._wall.start()
+        self._control.setblocking(False)
+        if self._env is not None:
+            self._control.send(b"e" + json.dumps(self._env).encode())
+        self._poll.register(self._control, select.POLLIN)
+
+    def _begin_with(self, begin: dict[str, Any]) -> None:
+        from .past import begin_with
+
+        owners = {int(was): int(becomes) for was, becomes in begin["owners"].items()}
+        begin_with(begin["files"], f"{self._box}/{FILES}", owners)
 
     def _add(self, client: socket.socket) -> None:
         client.setblocking(False)
@@ -100,6 +117,8 @@ class Steward:
                 self._hear_guest()
             elif fd in self._clients:
                 self._serve(self._clients[fd])
+            elif self._past is not None:
+                self._past.hears(fd)
         if time.time() >= self._expires:
             self._done, self._keep_files = True, False
 
@@ -131,9 +150,16 @@ class Steward:
         except BlockingIOError:
             self._drop(client)  # it does not read its answers
         except OSError as error:
-            self._refuse(client, str(error), "sandbox_error")
+            self.refuse(client, str(error), "sandbox_error")
 
-    def _refuse(self, client: socket.socket, message: str, code: str) -> None:
+    def answer(self, client: socket.socket, facts: dict[str, Any]) -> None:
+        """For one that may be gone."""
+        try:
+            messages.send(client, {"ok": facts})
+        except OSError:
+            self._drop(client)
+
+    def refuse(self, client: socket.socket, message: str, code: str) -> None:
         try:
             messages.send(client, {"error": {"code": code, "message": message}})
         except OSError:
@@ -147,9 +173,9 @@ class Steward:
             # It leaves before "keep" and has not written the sandbox down: nobody knows of it, unless it was stopped.
             self._keep_files = _is_kept(self._box)
             self._done = True
-        if fd in self._holds:
-            self._holds.discard(fd)
-            self._freeze_as_wanted()
+        self.let_go(fd)
+        if self._past is not None:
+            self._past.forget(client)
         client.close()
 
     def _obey(self, client: socket.socket, request: dict[str, Any]) -> None:
@@ -162,6 +188,9 @@ class Steward:
         elif op == "metrics":
             usage = self._wall.usage()
             messages.send(client, {"ok": {**usage, "uptime": time.time() - self._since}})
+        elif op in ("copy", "rollback"):
+            self._past = self._past or self._make_past()
+            self._past.ask(client, request)
         else:
             self._change(client, request)
             messages.send(client, {"ok": {"status": "paused" if self._paused else "running"}})
@@ -177,8 +206,7 @@ class Steward:
             self._expires = time.time() + float(request["seconds"])
             self._keep_on()
         elif op == "hold":
-            self._holds.add(client.fileno())
-            self._freeze_as_wanted()
+            self.hold(client.fileno())
         elif op in ("pause", "resume"):
             self._paused = op == "pause"
             self._freeze_as_wanted()
@@ -188,23 +216,56 @@ class Steward:
         if _is_kept(self._box):
             _mark_kept(self._box, self._expires)
 
+    def _make_past(self) -> Past:
+        from .past import Past
+
+        return Past(self._box, self._wall, self, self._poll)
+
+    def hold(self, who: object) -> None:
+        """Have everything stand still until all who hold it let go. Raises OSError."""
+        self._holds.add(who)
+        try:
+            self._freeze_as_wanted()
+        except OSError:
+            self._holds.discard(who)
+            raise
+
+    def let_go(self, who: object) -> None:
+        self._holds.discard(who)
+        self._freeze_as_wanted()
+
+    def begin_again(self, swap: Callable[[], None]) -> None:
+        """End all that runs, do something with its files, and start the guest anew."""
+        self._poll.unregister(self._control)
+        self._control.close()
+        self._wall.end()
+        self._frozen = self._paused = False
+        self._holds.clear()
+        try:
+            swap()
+            self._start()
+        except BaseException as error:
+            self._done = True
+            _leave_word(self._box, f"it could not be started again: {error}")
+            raise
+
     def _freeze_as_wanted(self) -> None:
-        """Frozen while it is paused, and while a client that copies its files holds it still."""
-        if self._paused or self._holds:
-            self._wall.pause()
-        else:
-            self._wall.resume()
+        """Frozen while it is paused, and while somebody who copies its files holds it still."""
+        wanted = bool(self._paused or self._holds)
+        if wanted != self._frozen:
+            (self._wall.pause if wanted else self._wall.resume)()
+            self._frozen = wanted
 
     def _open(self, client: socket.socket) -> None:
         if self._paused:
-            self._refuse(client, "The sandbox is paused. Call resume() first.", "busy")
+            self.refuse(client, "The sandbox is paused. Call resume() first.", "busy")
             return
         ours, theirs = socket.socketpair()
         with ours, theirs:
             try:
                 socket.send_fds(self._control, [b"c"], [theirs.fileno()])
             except BlockingIOError:
-                self._refuse(client, "The sandbox takes no more connections for now.", "busy")
+                self.refuse(client, "The sandbox takes no more connections for now.", "busy")
                 return
             messages.send(client, {"ok": {}}, ours.fileno())
 

@@ -36,12 +36,15 @@ def _parent(pid: str) -> tuple[int, int] | None:
 
 
 def signal_all(pid: int, number: int) -> None:
-    """To all processes below one."""
-    for target in descendants(pid):
-        try:
-            os.kill(target, number)
-        except ProcessLookupError:
-            pass  # it was faster
+    """To all processes below one, until no new one appears: who is stopped starts no others."""
+    reached: set[int] = set()
+    while new := set(descendants(pid)) - reached:
+        for target in new:
+            try:
+                os.kill(target, number)
+            except ProcessLookupError:
+                pass  # it was faster
+        reached |= new
 
 
 def kill_all(pid: int) -> None:

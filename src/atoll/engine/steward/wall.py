@@ -5,7 +5,10 @@ from __future__ import annotations
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..holders import Holder
 
 FILES = "files"
 """The directory in a box that holds everything a sandbox has written: what `stop` keeps and a snapshot copies."""
@@ -30,19 +33,21 @@ class Wall(ABC):
     Attributes:
         facts: what the client is told when the sandbox is ready; kept in `Handle.data`. `limits` and `walls` are
             shown by `Info`.
+        guest: the guest's pid on this machine; 0 where it has none.
     """
 
     def __init__(self, box: str, job: Mapping[str, Any]) -> None:
         self.box = box
         self.job = job
         self.facts: dict[str, Any] = {}
+        self.guest = 0
 
     @abstractmethod
     def start(self) -> socket.socket:
         """Start the guest, and give the SOCK_SEQPACKET socket that it takes its orders from.
 
         Where no descriptor can be passed into the wall, it is that of a `switchboard`. Its end means that the guest
-        has ended. The guest ends when this process does.
+        has ended. The guest ends when this process does. May come again after `end`, with other files: a rollback.
 
         Raises:
             StartFailed: it did not start; `end` and `remove` are called.
@@ -66,6 +71,16 @@ class Wall(ABC):
     def tend(self, now: float) -> float:
         """Look after it, at a monotonic time; gives the seconds until this is to be called again."""
         return float("inf")
+
+    def writers(self) -> list[Holder]:
+        """Who behind the wall has a file of the sandbox open to write to; asked while all is frozen.
+
+        One is named to a caller who wants its files copied, or is ended for them. Where nobody can tell, nobody.
+        """
+        return []
+
+    def settle(self) -> None:  # noqa: B027 - most walls keep files in a plain directory
+        """See to it that all that was written is in the box, to be copied; all is frozen. Raises OSError."""
 
     def usage(self) -> dict[str, Any]:
         """The members of `Metrics` but `uptime`, as far as they can be told."""

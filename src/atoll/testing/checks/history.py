@@ -25,13 +25,13 @@ class HistoryChecks(Checks):
     @needs(Capability.COMMANDS, Capability.SNAPSHOT)
     def test_a_sandbox_begins_where_a_snapshot_was_taken(self, make: Make) -> None:
         first = make()
-        first.run("echo one > f; mkdir -p d/e; ln -s f link; echo t > /tmp/t; echo h > ~/h; chmod 700 d")
+        first.run('echo one > f; mkdir -p d/e; ln -s f link; echo t > "$TMPDIR/t"; echo h > ~/h; chmod 700 d')
         name = new_name()
         taken = first.snapshot(name)
         assert (taken.name, taken.sandbox) == (name, first.id)
         first.run("echo two > f; rm -r d")
         second = make(snapshot=name)
-        assert second.run("cat f link /tmp/t ~/h; stat -c %a d; ls d").stdout == "one\none\nt\nh\n700\ne\n"
+        assert second.run('cat f link "$TMPDIR/t" ~/h; stat -c %a d; ls d').stdout == "one\none\nt\nh\n700\ne\n"
         assert second.run("echo three > f && rm -r d && echo x > g && cat f").stdout == "three\n"
         assert first.run("cat f; ls d || echo gone").stdout == "two\ngone\n"
 
@@ -67,10 +67,11 @@ class HistoryChecks(Checks):
         sandbox = make()
         sandbox.run("mkdir -p deep/er")
         with sandbox.session(workdir="deep/er") as shell:
-            shell.run("word=kept")
+            here = shell.run("word=kept; pwd").stdout
+            assert here.endswith("/workspace/deep/er\n")
             for _ in range(3):
                 sandbox.snapshot(new_name())
-                assert shell.run("echo $word >> log; pwd; ls").stdout == "/workspace/deep/er\nlog\n"
+                assert shell.run("echo $word >> log; pwd; ls").stdout == f"{here}log\n"
         assert sandbox.run("cat deep/er/log").stdout == "kept\n" * 3
 
     @needs(Capability.COMMANDS, Capability.SNAPSHOT)

@@ -1,0 +1,37 @@
+"""The walls that parity tests run on, and what a test needs of one."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from atoll import AtollError, registry
+from atoll.client.choosing import why_not_ready
+from atoll.io import BlockingIO, drive
+from atoll.testing.needs import needed
+
+LOCAL = ("jail", "fake", "bwrap", "docker", "gvisor", "inprocess", "wasm", "jupyter")
+
+
+@cache
+def ready():
+    """From the name of each local wall that works here to what it can do."""
+    found = {}
+    for name in LOCAL:
+        if name in registry.BUILT_IN and (capabilities := _capabilities(name)) is not None:
+            found[name] = capabilities
+    return found
+
+
+def _capabilities(name):
+    try:
+        driver = registry.load(name, BlockingIO())
+        lacking = drive(why_not_ready(driver))
+    except AtollError as error:
+        lacking = str(error)
+    # The default wall is never left out: where it does not work, that is what the tests have to say.
+    return None if lacking and name != registry.DEFAULT else driver.capabilities
+
+
+def fit_for(test):
+    """The names of the walls that can do what a test needs."""
+    return [name for name, capabilities in ready().items() if needed(test) <= capabilities]
