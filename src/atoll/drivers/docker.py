@@ -5,20 +5,20 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any
 
-from ..engine.steward.client import StewardDriver
 from ..home import state_dir
 from ..types import Capability, Handle, Layer, Spec
 from . import docker_jobs
 from .docker_container import name_of
 from .docker_engine import Engine, Refused, Unreachable
 from .docker_ground import lift
+from .docker_history import CommittedHistory
 
 if getattr(find_spec("docker"), "origin", None) is None:
     # Loading it takes longer than a sandbox does, so it is only looked for.
     raise ModuleNotFoundError("No module named 'docker'", name="docker")
 
 
-class DockerDriver(StewardDriver):
+class DockerDriver(CommittedHistory):
     name = "docker"
     summary = "containers of Docker or Podman on this machine"
     isolation = "container"
@@ -40,6 +40,8 @@ class DockerDriver(StewardDriver):
             Capability.PAUSE,
             Capability.STOP,
             Capability.METRICS,
+            Capability.SNAPSHOT,
+            Capability.FORK,
         }
     )
     wall = "atoll.drivers.docker_wall:DockerWall"

@@ -99,6 +99,10 @@ class Ground:
                 disk.shut_down_at(self.top)
         self.leave()
 
+    def settle(self) -> None:
+        """All that was written is in the box."""
+        kernel.syncfs(self.top)
+
     def used(self) -> int:
         """Bytes on the disk."""
         found = os.fstatvfs(self.top)

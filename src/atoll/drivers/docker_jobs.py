@@ -33,7 +33,7 @@ _PLACES = ("work", "home", "tmp")
 _LENT = "/opt/cloudpickle"
 _LAST_UID = (1 << 31) - 1
 _NOT_A_WORKDIR = frozenset(
-    ["bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "opt", "proc", "run", "sbin", "sys", "tmp", "usr"]
+    ("bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "opt", "proc", "run", "sbin", "sys", "tmp", "usr")
 )
 _KILLS = {True: "/sys/fs/cgroup/memory.events", False: "/sys/fs/cgroup/memory/memory.oom_control"}
 

@@ -12,13 +12,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ..engine import inspection, messages, usage
+from ..engine import holders, inspection, messages, usage
 from ..engine.settings import started_at
 from ..engine.steward.wall import FILES, StartFailed, Wall
 from . import docker_attach
 from .docker_container import LINE, name_of
 from .docker_engine import Engine, Refused, Unreachable
-from .docker_ground import Ground
+from .docker_ground import Ground, targets
 
 _BIRTH, _LOOK = 60.0, 0.25
 # How long the engine may take to say what became of a container that has ended, and to remove one.
@@ -52,6 +52,7 @@ class DockerWall(Wall):
         if self.job["runtime"]:
             walls.insert(0, f"the runtime {self.job['runtime']}")
         self.facts = {"engine": self._engine.path, "container": self._name, "uid": self.job["uid"]}
+        self.facts |= {"image": self.job["body"]["Image"], "disk": self.job["disk"]}
         self.facts |= {"limits": self.job["limits"], "walls": walls, "view": self._recipe()}
         return control
 
@@ -148,6 +149,7 @@ class DockerWall(Wall):
         if pid <= 0:
             raise StartFailed("The engine runs where its processes cannot be seen from here.", "wall_unavailable")
         self._first = pid, started_at(pid)
+        self.guest = pid
         facts = inspection.status(pid)
         missing = [name for name in _CAPABILITIES if int(facts[name], 16)]
         missing += [name for name, value in (("NoNewPrivs", "1"), ("Seccomp", "2")) if facts.get(name) != value]
@@ -180,6 +182,14 @@ class DockerWall(Wall):
             except Unreachable:
                 self._kill()
                 return
+
+    def writers(self) -> list[holders.Holder]:
+        pids = usage.descendants(self.guest) if self.guest else []
+        return [each for place in targets(self.job["workdir"]) for each in holders.writers(pids, place)]
+
+    def settle(self) -> None:
+        if self._ground is not None:
+            self._ground.settle()
 
     def remove(self) -> None:
         if self._ground is not None:
