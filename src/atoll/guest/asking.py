@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
 
-from .ports import Port
+from .port import Port
 
 _MAX_QUESTION = 1 << 20
 _NOBODY = "The host can only be asked by a cell that runs, and by the process it runs in."
