@@ -26,6 +26,7 @@ from atoll.driver import Driver
 from atoll.drivers.fake import FakeDriver
 from atoll.io import BlockingIO, drive
 from atoll.testing import wheels
+from atoll.testing.elsewhere import target
 from atoll.testing.needs import needs
 
 from . import walls
@@ -207,9 +208,9 @@ def test_cli_timeout(wall, cli, here):
     """CLI, options: seconds for the program, many or few."""
     (here / "script.sh").write_text("echo begun; sleep $1; echo ended\n")
     assert cli("run", "--file", "script.sh", "-t", "600", "--", "0", cwd=here).out == "begun\nended\n"
-    late = cli("run", "--file", "script.sh", "-t", "1", "--", "100", cwd=here)
+    late = cli("run", "--file", "script.sh", "-t", "2", "--", "100", cwd=here)
     assert (late.code, late.out) == (124, "begun\n")
-    assert "ran out of time after 1 s" in late.err
+    assert "ran out of time after 2 s" in late.err
 
 
 @needs(COMMANDS)
@@ -380,8 +381,7 @@ class OwnDriver(FakeDriver):
 
 def test_a_wall_of_ones_own(monkeypatch):
     """SandboxProvider: whoever implements the contract has all of the rest."""
-    monkeypatch.setitem(registry.BUILT_IN, "own", registry.BuiltIn("own:OwnDriver"))
-    monkeypatch.setattr(registry, "_load_built_in", lambda name, built_in: OwnDriver)
+    monkeypatch.setitem(registry.BUILT_IN, "own", registry.BuiltIn(target(OwnDriver)))
     with Sandbox.create("own") as sandbox:
         assert sandbox.driver == "own"
         assert sandbox.run("echo own").stdout == "own\n"
@@ -531,7 +531,7 @@ class Page(http.server.BaseHTTPRequestHandler):
 
 
 SCRAPE = """
-import html.parser, sys, urllib.request
+import sys, urllib.request
 page = urllib.request.urlopen(sys.argv[1], timeout=20).read().decode()
 print(page.partition("<title>")[2].partition("</title>")[0])
 """

@@ -16,7 +16,6 @@ from atoll import (
     Snapshots,
     Unsupported,
     by_line,
-    registry,
 )
 from atoll.testing import hosts, wheels
 from atoll.testing.needs import needs
@@ -45,7 +44,6 @@ def test_simple_code_execution(wall, capsys):
 
 def test_every_variant_is_a_name(wall):
     """Sandbox variants: the same call with another name; the table of the document, as far as it is local."""
-    assert {"jail", "fake"} <= registry.BUILT_IN.keys()
     with Sandbox.create(driver=wall) as sandbox:
         assert sandbox.driver == wall
         assert sandbox.files.exists(".")

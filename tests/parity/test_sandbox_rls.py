@@ -173,19 +173,20 @@ def test_a_preset_as_rules_as_dictionaries_and_registered():
 
 @needs(*RULES)
 @pytest.mark.parametrize(
-    ("program", "told"),
+    ("program", "seconds", "told"),
     [
-        ("import time; time.sleep(100)", "timed out: The command ran out of time."),
-        ("import sys; sys.exit('no luck')", "failed with 1: no luck\n"),
-        ("print('fine')", "fine\n"),
+        ("import time; time.sleep(100)", 1, "timed out: The command ran out of time."),
+        ("import sys; sys.exit('no luck')", 30, "failed with 1: no luck\n"),
+        ("print('fine')", 30, "fine\n"),
     ],
+    ids=["timed out", "failed", "fine"],
 )
-def test_errors_are_told_apart(wall, project, program, told, capsys):
+def test_errors_are_told_apart(wall, project, program, seconds, told, capsys):
     """Error handling: the time was over, the command failed, or it is the sandbox; each an error of its own."""
     (project / "main.py").write_text(program)
     try:
         with Sandbox.from_local("./my-project") as sandbox:
-            print(sandbox.run("python3 main.py", timeout=2, check=True).stdout, end="")
+            print(sandbox.run("python3 main.py", timeout=seconds, check=True).stdout, end="")
     except CommandTimedOut as error:
         print(f"timed out: {error}", end="")
     except CommandFailed as error:

@@ -71,6 +71,6 @@ def test_safety_limits_of_memory(wall):
     """Safety limits: 512 MB unless another limit is given."""
     with Sandbox.create() as sandbox:
         assert sandbox.info.spec.resources.memory == 512 << 20
-        assert sandbox.run(["python3", "-c", "x = bytearray(900 << 20); print('had it')"]).stdout == ""
-    with Sandbox.create(resources={"memory": "1200M"}) as sandbox:
-        assert sandbox.run(["python3", "-c", "x = bytearray(900 << 20); print('had it')"]).stdout == "had it\n"
+        assert sandbox.run(["python3", "-c", "x = bytearray(600 << 20); print('had it')"]).stdout == ""
+    with Sandbox.create(resources={"memory": "1G"}) as sandbox:
+        assert sandbox.run(["python3", "-c", "x = bytearray(600 << 20); print('had it')"]).stdout == "had it\n"
