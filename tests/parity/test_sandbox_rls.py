@@ -497,12 +497,12 @@ def test_codebases_have_owners(wall):
 @needs(COMMANDS, LIMITS)
 def test_limits(wall):
     """Types, resource limits: memory, processors and processes are held, and told."""
-    with Sandbox.create(resources=Resources(memory=256 << 20, cpu=0.5, pids=64)) as sandbox:
-        assert sandbox.info.spec.resources == (256 << 20, 0.5, 64, None)
+    with Sandbox.create(resources=Resources(memory=128 << 20, cpu=0.5, pids=64)) as sandbox:
+        assert sandbox.info.spec.resources == (128 << 20, 0.5, 64, None)
         assert set(sandbox.info.limits) >= {"memory", "cpu", "pids"}
-        greedy = "data = bytearray(400 << 20); print('had it')"
+        greedy = "data = bytearray(200 << 20); print('had it')"
         assert sandbox.run(["python3", "-c", greedy]).stdout == ""
-        assert sandbox.run(["python3", "-c", greedy.replace("400", "40")]).stdout == "had it\n"
+        assert sandbox.run(["python3", "-c", greedy.replace("200", "20")]).stdout == "had it\n"
 
 
 # The same, awaited

@@ -10,6 +10,8 @@ import pytest
 from atoll import Capability, InvalidInput, Sandbox
 from atoll.testing.needs import needs
 
+from .walls import once
+
 CODE, COMMANDS = Capability.CODE, Capability.COMMANDS
 
 
@@ -66,6 +68,7 @@ def test_safety_limits_of_time(wall, shared):
             shared.run_code("1", timeout=wrong)
 
 
+@once
 @needs(COMMANDS, Capability.LIMITS)
 def test_safety_limits_of_memory(wall):
     """Safety limits: 512 MB unless another limit is given."""
