@@ -45,10 +45,10 @@ PROJECT = {"project": "model", "accelerated": "no"}
 @pytest.mark.anyio
 async def test_run_is_one_line(wall, capsys):
     """Quick start, the simplest way: one call makes a sandbox, runs a command in it and removes it."""
-    result = await run("echo 'Greetings from inside!'")
+    result = await run("echo 'Greetings from inside!'", labels={"parity": "one line"})
     print(result.stdout)
     assert capsys.readouterr().out == "Greetings from inside!\n\n"
-    assert await AsyncSandbox.list(driver=wall) == []
+    assert await AsyncSandbox.list({"parity": "one line"}) == []
 
 
 @needs(COMMANDS, SOURCE, Capability.PACKAGES, Capability.ISOLATION)

@@ -71,13 +71,14 @@ def project(here):
 @needs(*RULES)
 def test_a_sandbox_from_a_local_directory(wall, project, capsys):
     """Quick start: one line over a directory, with the preset agent-safe, and everything is cleaned up at the end."""
+    stored = Codebases().list()
     with Sandbox.from_local("./my-project") as sandbox:
         result = sandbox.run("python3 main.py")
         print(result.stdout)
         assert sandbox.info.spec.permissions == get_preset("agent-safe")
     assert capsys.readouterr().out == "main of the project\n\n"
     assert sandbox.refresh().status == "gone"
-    assert Codebases().list() == []
+    assert Codebases().list() == stored
 
 
 @needs(*RULES, Capability.PACKAGES, LIMITS)
@@ -487,7 +488,7 @@ def test_codebases_have_owners(wall):
     codebases.create("theirs", owner="bob")
     assert codebases.get(made.id) == made
     assert [each.name for each in codebases.list("ann")] == ["mine"]
-    assert {each.owner for each in codebases.list()} == {"ann", "bob"}
+    assert {each.owner for each in codebases.list()} >= {"ann", "bob"}
     assert codebases.delete("ann/mine").id == made.id
     codebases.delete("bob/theirs")
     with pytest.raises(CodebaseNotFound):
