@@ -15,6 +15,16 @@ from .programwire import KernelDied, Unsupported
 
 READY_SECONDS = 60.0
 LONGEST_SOCKET = 100
+LAST_WORDS = 50
+# What ipykernel has caught on its way out it also passes on to where that was going: here it would come twice.
+QUIET = """
+import os, sys
+for stream in (sys.stdout, sys.stderr):
+    if getattr(stream, "_original_stdstream_copy", None) is not None:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream._original_stdstream_copy)
+        os.close(null)
+"""
 LAUNCHER = ["-m", "ipykernel_launcher", "-f", "{connection_file}"]
 
 
@@ -119,6 +129,19 @@ class Kernel:
         else:
             self._manager.interrupt_kernel()
 
+    @property
+    def is_forked(self) -> bool:
+        return self._pid > 0
+
+    def has_said_more(self) -> bool:
+        """Whether there is something left, once it has died."""
+        return bool(self.client.iopub_channel.socket.poll(LAST_WORDS))
+
+    @property
+    def pid(self) -> int:
+        """0 where it cannot be told."""
+        return self._pid or int(getattr(self._manager.provisioner, "pid", 0) or 0)
+
     def check(self) -> None:
         """Raises KernelDied."""
         if self._pid:
@@ -151,9 +174,13 @@ def _become_kernel(connection_file: str) -> NoReturn:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.set_wakeup_fd(-1)
         os.setsid()
-        os.environ["JPY_PARENT_PID"] = str(os.getppid())
         os.closerange(3, 1 << 16)
         app = importlib.import_module("ipykernel.kernelapp").IPKernelApp
-        app.launch_instance(argv=["-f", connection_file, "--HistoryManager.enabled=False"])
+        # By its parent's end it knows that nobody needs it any more.
+        parent = "--IPKernelApp.parent_handle=%d" % os.getppid()
+        kernel = app.instance()
+        kernel.initialize(["-f", connection_file, parent, "--HistoryManager.enabled=False"])
+        exec(QUIET)  # noqa: S102  # our own text, which other kernels are sent
+        kernel.start()
     finally:
         os._exit(1)
