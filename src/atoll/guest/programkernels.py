@@ -16,15 +16,8 @@ from .programwire import KernelDied, Unsupported
 READY_SECONDS = 60.0
 LONGEST_SOCKET = 100
 LAST_WORDS = 50
-# What ipykernel has caught on its way out it also passes on to where that was going: here it would come twice.
-QUIET = """
-import os, sys
-for stream in (sys.stdout, sys.stderr):
-    if getattr(stream, "_original_stdstream_copy", None) is not None:
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, stream._original_stdstream_copy)
-        os.close(null)
-"""
+# What processes of a cell write goes to the guest by itself, who can hold them up; through a kernel nobody can.
+DIRECT = "--IPKernelApp.capture_fd_output=False"
 LAUNCHER = ["-m", "ipykernel_launcher", "-f", "{connection_file}"]
 
 
@@ -79,7 +72,8 @@ class Kernel:
         if not _same(spec.argv[0]):
             env.pop("PYTHONPATH", None)  # it is for this Python, and might be poison for another one
         try:
-            self._manager.start_kernel(env=env)
+            more = [DIRECT] if "ipykernel_launcher" in spec.argv else []
+            self._manager.start_kernel(env=env, extra_arguments=more)
         except OSError as error:
             raise Unsupported("The kernel cannot be started: %s: %s." % (spec.argv[0], error.strerror)) from None
 
@@ -129,10 +123,6 @@ class Kernel:
         else:
             self._manager.interrupt_kernel()
 
-    @property
-    def is_forked(self) -> bool:
-        return self._pid > 0
-
     def has_said_more(self) -> bool:
         """Whether there is something left, once it has died."""
         return bool(self.client.iopub_channel.socket.poll(LAST_WORDS))
@@ -178,9 +168,6 @@ def _become_kernel(connection_file: str) -> NoReturn:
         app = importlib.import_module("ipykernel.kernelapp").IPKernelApp
         # By its parent's end it knows that nobody needs it any more.
         parent = "--IPKernelApp.parent_handle=%d" % os.getppid()
-        kernel = app.instance()
-        kernel.initialize(["-f", connection_file, parent, "--HistoryManager.enabled=False"])
-        exec(QUIET)  # noqa: S102  # our own text, which other kernels are sent
-        kernel.start()
+        app.launch_instance(argv=["-f", connection_file, DIRECT, parent, "--HistoryManager.enabled=False"])
     finally:
         os._exit(1)
