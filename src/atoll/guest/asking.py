@@ -10,7 +10,7 @@ import sys
 from typing import Any, Callable, Dict, Optional, Tuple
 
 from .hosttools import Tool, ToolError, Tools
-from .ports import Port
+from .port import Port
 
 _MAX_QUESTION = 1 << 20
 _NOBODY = "The host can only be asked by a cell that runs, and by the process it runs in."
