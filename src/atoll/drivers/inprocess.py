@@ -5,11 +5,12 @@ A loop, a crash or a full memory in it harms nobody else. It is no security boun
 
 from __future__ import annotations
 
+from ..engine.steward.history import CopiedHistory
 from ..engine.steward.unwalled import UnwalledDriver
 from ..types import Capability
 
 
-class InprocessDriver(UnwalledDriver):
+class InprocessDriver(CopiedHistory, UnwalledDriver):
     name = "inprocess"
     summary = "no wall, quick: code that you trust, in its own process with limits; no security boundary"
-    capabilities = UnwalledDriver.capabilities | {Capability.STOP}
+    capabilities = UnwalledDriver.capabilities | {Capability.STOP, Capability.SNAPSHOT, Capability.FORK}

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..engine.steward.unwalled import UnwalledDriver
 from ..errors import DriverMissing, Unsupported, WallUnavailable
-from ..types import Capability, Layer, Spec
+from ..types import Layer, Spec
 
 KERNEL = "ATOLL_JUPYTER_KERNEL"
 _DEFAULT = "python3"
@@ -24,7 +24,6 @@ _NEEDED = ("jupyter_client", "ipykernel")
 class JupyterDriver(UnwalledDriver):
     name = "jupyter"
     summary = "no wall: code in Jupyter kernels that are started on this machine; no security boundary"
-    capabilities = UnwalledDriver.capabilities - {Capability.STOP}
     preload = (
         "jupyter_client.manager",
         "jupyter_client.blocking.client",

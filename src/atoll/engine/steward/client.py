@@ -27,7 +27,7 @@ from ...errors import (
 )
 from ...home import state_dir
 from ...io import Stream
-from ...types import Handle, Info, Metrics, Spec, Status
+from ...types import Capability, Handle, Info, Metrics, Spec, Status
 from .. import messages
 from ..removal import remove_tree
 from ..settings import started_at
@@ -179,9 +179,13 @@ class StewardDriver(Driver):
         await self._ask(handle, {"op": "resume"})
 
     async def keep(self, handle: Handle) -> None:
+        if Capability.STOP not in self.capabilities:
+            await super().keep(handle)
         await self._ask(handle, {"op": "checkpoint"})
 
     async def stop(self, handle: Handle) -> None:
+        if Capability.STOP not in self.capabilities:
+            await super().stop(handle)
         await self._ask(handle, {"op": "stop"})
 
     async def destroy(self, handle: Handle) -> None:

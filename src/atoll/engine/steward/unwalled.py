@@ -111,7 +111,7 @@ def _config(spec: Spec, box: str, root: str) -> dict[str, Any]:
         "env": env,
         "python": sys.executable,
         "python_path": [place for place in sys.path if os.path.isabs(place)],
-        "state": f"{box}/state",
+        "state": f"{root}/.state",
     }
 
 
