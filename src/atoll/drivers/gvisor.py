@@ -51,8 +51,7 @@ class GVisorDriver(StewardDriver):
         root = roottree.build(home)
         limits = spec.resources
         has_disk = not rootless and disk.available()
-        config = _config(spec, rootless)
-        command = guest_command(roottree.PYTHON, roottree.GUEST, ("--stream-fds", "0,1"), config)
+        command = guest_command(roottree.PYTHON, roottree.GUEST, ("--stream-fds", "0,1"), _config(spec))
         return {
             "runsc": runtime.path,
             "version": runtime.version,
@@ -64,6 +63,7 @@ class GVisorDriver(StewardDriver):
             "source": None if spec.source is None else _source(spec.source, home),
             "places": _places(spec, box, root, busybox=runtime.needs_busybox),
             "command": [*command, "--descend", f"{user},{user},{limits.pids}"],
+            "env": _environment(spec, rootless=rootless),
             "memory": limits.memory,
             "pids": limits.pids,
             "cpu": limits.cpu,
@@ -79,25 +79,28 @@ class GVisorDriver(StewardDriver):
         return [Layer("runsc", ready=True, detail=f"{runtime.path}, gVisor {runtime.version}")]
 
 
-def _config(spec: Spec, rootless: bool) -> dict[str, Any]:
-    """Of the guest."""
+def _environment(spec: Spec, *, rootless: bool) -> dict[str, str]:
+    """Of everything in the sandbox. It is not told on a command line, where all could read it."""
     name = "root" if rootless else layout.USER_NAME
-    env = {
+    return {
         "PATH": f"{layout.HOME_INSIDE}/.local/bin:{_PATH}",
         "HOME": layout.HOME_INSIDE,
         "USER": name,
         "LOGNAME": name,
         "SHELL": "/bin/sh",
         "LANG": "C.UTF-8",
-        "TMPDIR": "/tmp",
+        "TMPDIR": "/tmp",  # noqa: S108 - the sandbox's own
         **({"TAR_OPTIONS": "--no-same-owner"} if rootless else {}),
         **spec.env,
     }
+
+
+def _config(spec: Spec) -> dict[str, Any]:
+    """Of the guest."""
     version = os.path.basename(roottree.LIBRARY)
     *library, site = roottree.PYTHON_PATH
     return {
         "workdir": spec.workdir,
-        "env": env,
         "home": layout.HOME_INSIDE,
         "python": roottree.PYTHON,
         "python_path": [*library, f"{layout.HOME_INSIDE}/.local/lib/{version}/site-packages", site],

@@ -11,7 +11,7 @@ _SETS = ("bounding", "effective", "inheritable", "permitted", "ambient")
 FIRST_STEPS = ("CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", "CAP_DAC_OVERRIDE")
 _HOST_NAME = "atoll"
 _OPEN_FILES = 65536
-_SHARED_MEMORY = {"destination": "/dev/shm", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "nodev"]}
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the sandbox's own
 
 
 class Place(NamedTuple):
@@ -49,7 +49,7 @@ def config(root: str, command: Sequence[str], places: Sequence[Place], env: Mapp
             {"destination": "/proc", "type": "proc", "source": "proc"},
             {"destination": "/dev", "type": "tmpfs", "source": "tmpfs"},
             {"destination": "/sys", "type": "sysfs", "source": "sysfs", "options": ["ro", "nosuid", "noexec", "nodev"]},
-            _SHARED_MEMORY,
+            {"destination": _SHARED_MEMORY, "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "nodev"]},
             *(place.mount() for place in places),
         ],
         "linux": {"namespaces": [{"type": name} for name in _NAMESPACES]},
