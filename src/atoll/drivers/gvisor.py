@@ -8,7 +8,7 @@ from typing import Any
 from ..engine import disk, layout, roottree
 from ..engine.launch import cloudpickle_directory
 from ..engine.limits import DEFAULT_DISK
-from ..engine.steward.client import StewardDriver
+from ..engine.steward.history import CopiedHistory
 from ..engine.steward.lines import guest_command
 from ..engine.steward.wall import FILES
 from ..errors import InvalidInput, Unsupported, WallUnavailable
@@ -19,7 +19,7 @@ from . import gvisor_runtime
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-class GVisorDriver(StewardDriver):
+class GVisorDriver(CopiedHistory):
     name = "gvisor"
     summary = "a kernel of its own for each sandbox: gVisor's runsc on this machine"
     isolation = "kernel"
@@ -37,6 +37,8 @@ class GVisorDriver(StewardDriver):
             Capability.PAUSE,
             Capability.STOP,
             Capability.METRICS,
+            Capability.SNAPSHOT,
+            Capability.FORK,
         }
     )
     wall = "atoll.drivers.gvisor_wall:GVisorWall"
@@ -60,7 +62,8 @@ class GVisorDriver(StewardDriver):
             "rootless": rootless,
             "uid": user,
             "workdir": spec.workdir,
-            "source": None if spec.source is None else _source(spec.source, home),
+            # A snapshot has its own workspace.
+            "source": _source(spec.source, home) if spec.source and spec.snapshot is None else None,
             "places": _places(spec, box, root, busybox=runtime.needs_busybox),
             "command": [*command, "--descend", f"{user},{user},{limits.pids}"],
             "env": _environment(spec, rootless=rootless),

@@ -14,8 +14,9 @@ from typing import Any, NoReturn
 
 from ..engine import cgroups, kernel, messages, usage
 from ..engine.copying import copy_tree
+from ..engine.holders import Holder
 from ..engine.removal import remove_tree
-from ..engine.steward import tree
+from ..engine.steward import asking, tree
 from ..engine.steward.lines import switchboard
 from ..engine.steward.storage import Storage
 from ..engine.steward.wall import FILES, StartFailed, Wall
@@ -31,7 +32,7 @@ _OVERHEAD = 192 << 20
 # Threads of the host that gVisor has for a process of the sandbox, and for itself.
 _TASKS_EACH, _TASKS_OWN = 24, 512
 _ENOUGH_SAID = 4096
-_LAST_MOMENT = 2.0
+_MOMENT, _LAST_MOMENT = 1.0, 2.0
 
 
 class GVisorWall(Wall):
@@ -44,6 +45,9 @@ class GVisorWall(Wall):
         self._group: cgroups.Group | None = None
         self._said = -1
         self._frozen = False
+        self._control: socket.socket | None = None
+        self._writers: list[Holder] = []
+        self._condemned: list[int] = []
         self._storage = None if job["rootless"] else Storage(box, job["disk"], job["disks"])
 
     def start(self) -> socket.socket:
@@ -55,6 +59,7 @@ class GVisorWall(Wall):
         reader, writer = self._run()
         control = switchboard(reader, writer)
         self._await_guest(control)
+        self._control = control
         self.facts = {"limits": self._enforcement(), "walls": self._walls(), "uid": self.job["uid"]}
         return control
 
@@ -179,12 +184,15 @@ class GVisorWall(Wall):
                 self._group.freeze(False)
             self._group.kill()
         tree.kill_all(os.getpid())
+        self._control = None
         if self._group is not None:
             self._group.remove()
         if self._storage is not None:
             self._storage.close()
 
     def pause(self) -> None:
+        # Only the guest can tell, and only while it runs: gVisor keeps files open that nobody has open inside.
+        self._writers = self._told_writers()
         if self._group is not None:
             self._group.freeze(True)
         else:
@@ -197,13 +205,33 @@ class GVisorWall(Wall):
         else:
             self._ask("resume")
         self._frozen = False
+        condemned, self._condemned = self._condemned, []
+        for pid in condemned:
+            with contextlib.suppress(OSError):  # it was faster
+                self._ask("kill", f"-pid={pid}", after=("KILL",))
 
-    def _ask(self, *command: str) -> str:
+    def _told_writers(self) -> list[Holder]:
+        if self._control is None:
+            return []
+        places = [place.inside for place in self._places() if place.writable]
+        told = asking.ask(self._control, {"op": "writers", "places": places}, _MOMENT).get("writers")
+        found = []
+        for each in told if isinstance(told, list) else []:
+            with contextlib.suppress(KeyError, TypeError, ValueError):
+                found.append(Holder(int(each["pid"]), 0, str(each["command"])[:80], str(each["path"])[:4096]))
+        return found
+
+    def writers(self) -> list[Holder]:
+        return self._writers
+
+    def end_writer(self, writer: Holder) -> None:
+        self._condemned.append(writer.pid)
+
+    def _ask(self, *command: str, after: tuple[str, ...] = ()) -> str:
         """One more call of runsc for this sandbox; what it answers. Raises OSError."""
+        call = self._call(*command, self._name, *after)
         try:
-            done = subprocess.run(
-                self._call(*command, self._name), capture_output=True, text=True, timeout=_ANSWER, check=False
-            )
+            done = subprocess.run(call, capture_output=True, text=True, timeout=_ANSWER, check=False)
         except subprocess.TimeoutExpired as error:
             raise OSError(f"runsc {command[0]} does not answer") from error
         if done.returncode != 0:
