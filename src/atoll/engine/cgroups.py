@@ -133,6 +133,11 @@ class Group:
         for path in sorted({self._path(c) for c in _V1_AT_BIRTH}):
             write(f"{path}/cgroup.procs", str(pid))
 
+    def enter(self) -> None:
+        """Move this process in, which has one thread only. That is quick; `add` may take long."""
+        for path in [*self.doors(), *([self.shelter()] if self._hierarchy.version == 1 else [])]:
+            write(path, "0")
+
     def doors(self) -> list[str]:
         """Files that a process gets in by, if it writes b"0" itself. That is quick; `add` may take long.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from typing import TYPE_CHECKING, Callable, Dict, List
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional
 
 if TYPE_CHECKING:
     from .server import Server
@@ -43,7 +43,8 @@ def main(argv: List[str]) -> None:
 
     def serve(control: socket.socket) -> Server:
         os.set_inheritable(control.fileno(), False)
-        server = Server(control, config)
+        score = _opened("/proc/self/oom_score_adj", os.O_RDWR)
+        server = Server(control, config, score, _opened(config.kills))
         control.send(b'{"serving":true}')
         return server
 
@@ -53,6 +54,14 @@ def main(argv: List[str]) -> None:
         "--stream-fds": _streamed,
     }
     starts[lines[0]](options[lines[0]], serve).run()
+
+
+def _opened(path: str, flags: int = os.O_RDONLY) -> Optional[int]:
+    """None for what is not there, or closed to us: then the kernel kills whom it likes, and tells nobody."""
+    try:
+        return os.open(path, flags | os.O_CLOEXEC) if path else None
+    except OSError:
+        return None
 
 
 def _inherited(value: str, serve: Callable[[socket.socket], Server]) -> Server:
