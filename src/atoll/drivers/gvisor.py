@@ -11,7 +11,7 @@ from ..engine.limits import DEFAULT_DISK
 from ..engine.steward.history import CopiedHistory
 from ..engine.steward.lines import guest_command
 from ..engine.steward.wall import FILES
-from ..errors import InvalidInput, Unsupported, WallUnavailable
+from ..errors import InvalidInput, Unsupported
 from ..home import state_dir
 from ..types import Capability, Handle, Layer, Spec
 from . import gvisor_runtime
@@ -52,7 +52,6 @@ class GVisorDriver(CopiedHistory):
         user = 0 if rootless else layout.USER
         root = roottree.build(home)
         limits = spec.resources
-        has_disk = not rootless and disk.available()
         command = guest_command(roottree.PYTHON, roottree.GUEST, ("--stream-fds", "0,1"), _config(spec))
         return {
             "runsc": runtime.path,
@@ -70,16 +69,23 @@ class GVisorDriver(CopiedHistory):
             "memory": limits.memory,
             "pids": limits.pids,
             "cpu": limits.cpu,
-            "disk": (limits.disk or DEFAULT_DISK) if has_disk else None,
+            "disk": limits.disk or DEFAULT_DISK,
+            "kernel_disk": not rootless and disk.available(),
+            "strict": spec.strict,
             "disks": f"{home}/{self.name}/disks",
         }
 
+    def sweep(self, handle: Handle, box: str) -> None:
+        from ..engine.steward import bounds
+        from . import gvisor_sweep
+
+        bounds.sweep(os.path.basename(box))
+        gvisor_sweep.end_strays(box)
+
     async def health(self) -> list[Layer]:
-        try:
-            runtime = await self.io.in_thread(gvisor_runtime.find)
-        except WallUnavailable as error:
-            return [Layer("runsc", ready=False, detail=str(error), fix=error.hint)]
-        return [Layer("runsc", ready=True, detail=f"{runtime.path}, gVisor {runtime.version}")]
+        from . import gvisor_health
+
+        return await self.io.in_thread(gvisor_health.layers)
 
 
 def _environment(spec: Spec, *, rootless: bool) -> dict[str, str]:
