@@ -28,6 +28,7 @@ BUILT_IN = {
     "fake": BuiltIn("atoll.drivers.fake:FakeDriver"),
     "docker": BuiltIn("atoll.drivers.docker:DockerDriver", "docker"),
     "inprocess": BuiltIn("atoll.drivers.inprocess:InprocessDriver"),
+    "wasm": BuiltIn("atoll.drivers.wasm:WasmDriver", "wasm"),
 }
 
 

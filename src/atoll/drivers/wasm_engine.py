@@ -28,7 +28,7 @@ _FINALIZER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _EPOCH = ctypes.CFUNCTYPE(
     ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64), ctypes.c_void_p
 )
-_define = _ffi.dll["wasmtime_linker_define_func_unchecked"]
+_define: Any = _ffi.dll["wasmtime_linker_define_func_unchecked"]
 _define.restype = ctypes.c_void_p
 _define.argtypes = (
     ctypes.c_void_p,
@@ -41,7 +41,7 @@ _define.argtypes = (
     ctypes.c_void_p,
     _FINALIZER,
 )
-_on_epoch = _ffi.dll["wasmtime_store_epoch_deadline_callback"]
+_on_epoch: Any = _ffi.dll["wasmtime_store_epoch_deadline_callback"]
 _on_epoch.restype = None
 _on_epoch.argtypes = (ctypes.c_void_p, _EPOCH, ctypes.c_void_p, _FINALIZER)
 _SLOT = 16
@@ -61,6 +61,18 @@ def make_engine() -> wasmtime.Engine:
     return wasmtime.Engine(config)
 
 
+def compile_file(binary: str, into: str) -> None:
+    """Compile a module, and write what comes out to a file."""
+    module = wasmtime.Module.from_file(make_engine(), binary)
+    with open(into, "wb") as file:
+        file.write(module.serialize())
+
+
+def load(engine: wasmtime.Engine, path: str) -> wasmtime.Module:
+    """What `compile_file` has written, which must be trusted. Its pages are shared by all who load it."""
+    return wasmtime.Module.deserialize_file(engine, path)
+
+
 class Instance:
     """One instance of a module, whose imports are served by a `Wasi`.
 
@@ -68,7 +80,9 @@ class Instance:
         on_epoch: called in the instance's own thread soon after `stir`.
     """
 
-    def __init__(self, engine: wasmtime.Engine, module: wasmtime.Module, wasi: Wasi, on_epoch: Callable[[], None]):
+    def __init__(
+        self, engine: wasmtime.Engine, module: wasmtime.Module, wasi: Wasi, on_epoch: Callable[[], None]
+    ) -> None:
         self._engine = engine
         self._store = wasmtime.Store(engine)
         self._linker = wasmtime.Linker(engine)
@@ -77,7 +91,7 @@ class Instance:
             self._serve(wanted, wasi)
         self._watch(on_epoch)
         self._instance = self._linker.instantiate(self._store, module)
-        self._exports = self._instance.exports(self._store)
+        self._exports: Any = self._instance.exports(self._store)
         self._raw_memory = self._exports["memory"]
         self.memory = wasi.memory = Memory(self._place)
         if "_initialize" in self._exports:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import errno
 from collections.abc import Callable
-from typing import Any
 
 from . import wasm_abi as abi
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from typing import Self
 
 from ..guest.paths import BENEATH, IN_ROOT, open_below
 from . import wasm_abi as abi
@@ -40,7 +41,7 @@ class Opened:
     def real(self) -> int:
         """The descriptor. Raises OSError where there is none."""
         if self.fd < 0:
-            raise abi.failure(errno.ENOTSUP)
+            raise abi.failure(errno.ENOTSUP if self.guest_path is None else errno.ENOENT)
         return self.fd
 
     def regular(self) -> int:
@@ -64,14 +65,17 @@ class Table:
     def put(self, number: int, opened: Opened) -> None:
         self._opened[number] = opened
 
-    def begin_with(self, guest_path: str, fd: int, *, writable: bool) -> None:
-        """A directory that the instance finds open."""
-        self._opened[self._free()] = Opened(fd, abi.DIRECTORY, writable=writable, guest_path=guest_path.encode())
+    def begin_with(self, guest_path: str, *, writable: bool) -> None:
+        """A directory that the instance finds open. It remembers them all: what is behind one is given later."""
+        self._opened[self._free()] = Opened(-1, abi.DIRECTORY, writable=writable, guest_path=guest_path.encode())
 
-    def forget_directories(self) -> None:
-        """What it has found open so far is not there any more; the numbers are free again."""
-        for number in [number for number, each in self._opened.items() if each.guest_path is not None]:
-            self._close(self._opened.pop(number))
+    def give(self, guest_path: str, fd: int) -> None:
+        """What is behind one of them from now on; -1 for nothing."""
+        name = guest_path.encode()
+        for opened in self._opened.values():
+            if opened.guest_path == name:
+                self._close(opened)
+                opened.fd = fd
 
     def get(self, number: int) -> Opened:
         try:
@@ -142,7 +146,7 @@ class Parent:
             raise abi.failure(errno.EINVAL)
         self.fd = open_at(directory, above or (b"/" if path.startswith(b"/") else b"."), _PARENT)
 
-    def __enter__(self) -> Parent:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_story: object) -> None:

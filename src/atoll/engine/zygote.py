@@ -20,7 +20,7 @@ from typing import Any
 
 from ..errors import Unsupported
 from ..guest import borrowed
-from ..guest.contextprocess import find_own_modules
+from ..guest.fresh import find_own_modules
 from . import (
     cgroups,
     disk,

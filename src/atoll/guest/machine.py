@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import Optional
+from typing import Callable, NoReturn, Optional
 
 from .births import Births
 from .config import Config
@@ -18,6 +18,12 @@ from .victims import Victims
 
 
 class Machine:
+    """
+    Attributes:
+        births: who makes the processes of contexts, if it is not the guest that forks them.
+        become: what a fork becomes instead of a plain Python process; called as `contextprocess.become_context` is.
+    """
+
     def __init__(self, config: Config, score: Optional[int] = None, kills: Optional[int] = None) -> None:
         self.config = config
         self.loop = Loop()
@@ -26,6 +32,7 @@ class Machine:
         self.killer = Killer(self.loop, self.marks)
         self.victims = Victims(score, kills)
         self.births: Optional[Births] = None
+        self.become: Optional[Callable[..., NoReturn]] = None
         self.root = Root(config.root, config.workdir)
         self.devnull = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
 

@@ -1,6 +1,7 @@
 """The one way from a path of the API to a file: `openat2` below the root, so that the kernel decides.
 
-Where the kernel has none, `stepping` does the same by small steps. No path is ever compared as text. Links are followed inside the root; the magic ones of /proc are not.
+Where the kernel has none, `stepping` does the same by small steps. No path is ever compared as text. Links are followed
+inside the root; the magic ones of /proc are not.
 """
 
 from __future__ import annotations

@@ -71,6 +71,13 @@ class StewardDriver(Driver):
             WallUnavailable, CreateFailed: it cannot be made.
         """
 
+    def warmth(self) -> tuple[str, str]:
+        """What that process has to do before the first fork: a function, "module:name", and the text it is called with.
+
+        It may take its time, and what it raises is told to who wants a sandbox. Nothing, where both are empty.
+        """
+        return "", ""
+
     def abandon(self, box: str, job: Mapping[str, Any]) -> None:
         """Remove what `prepare` made outside of a box whose steward never started. May block."""
 
@@ -122,7 +129,7 @@ class StewardDriver(Driver):
         with ours:
             try:
                 with theirs:
-                    await self.io.in_thread(lambda: _start(order, theirs, warm=self.warm))
+                    await self.io.in_thread(lambda: _start(order, theirs, self.warmth() if self.warm else None))
             except BaseException:
                 self.abandon(box, job)
                 if not kept_until(box):
@@ -285,11 +292,11 @@ def _box(driver: str, name: str) -> str:
     return os.path.join(state_dir(), driver, name)
 
 
-def _start(order: dict[str, Any], maker: socket.socket, *, warm: bool) -> None:
+def _start(order: dict[str, Any], maker: socket.socket, warmth: tuple[str, str] | None) -> None:
     from . import launch
 
-    if warm:
-        launch.start_warm(order, maker, state_dir())
+    if warmth is not None:
+        launch.start_warm(order, maker, state_dir(), warmth)
     else:
         launch.start(order, maker)
 
