@@ -63,6 +63,7 @@ def _config(spec: Spec, root: str) -> dict[str, Any]:
     return {
         "workdir": spec.workdir,
         "root": root,
+        "root_inside": "/",
         "home": spec.workdir,
         "env": {"LANG": "C.UTF-8", "TMPDIR": "/tmp", **spec.env},
         "python": _PYTHON,

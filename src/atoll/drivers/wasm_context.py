@@ -51,6 +51,7 @@ class Bridge:
         self._count = 0
         self._outgoing = _framed(json.dumps(start).encode())
         self._requests = self._serve()
+        self._begun = False
         self._wanted = b""
         self._answer = b""
         self._told = -1
@@ -102,10 +103,11 @@ class Bridge:
 
     def _request(self) -> bytes:
         answer, self._answer = self._answer, b""
-        request = self._requests.send(answer if self._count else None)
+        request = self._requests.send(answer) if self._begun else next(self._requests)
+        self._begun = True
         return json.dumps(request).encode()
 
-    def _serve(self) -> Generator[dict[str, Any], bytes | None, NoReturn]:
+    def _serve(self) -> Generator[dict[str, Any], bytes, NoReturn]:
         """Gives one request after the other, and takes their answers; as `guest.cells.Service` does it."""
         while True:
             upcoming = self._reception.next()
@@ -118,7 +120,7 @@ class Bridge:
                 if port is self._guest:
                     os._exit(0)
 
-    def _one(self, port: Port, request: dict[str, Any]) -> Generator[dict[str, Any], bytes | None, None]:
+    def _one(self, port: Port, request: dict[str, Any]) -> Generator[dict[str, Any], bytes, None]:
         shared, guest = self._shared, self._guest
         if request.get("do") == "dress" and port is guest:
             yield request
@@ -139,7 +141,7 @@ class Bridge:
         shared.end()
         if port.lane and shared.relaying:
             guest.settle()  # it began to send something on before it could see the end
-        port.end(answer or b"")
+        port.end(answer)
 
     def _frame(self) -> bytes:
         try:

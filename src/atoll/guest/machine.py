@@ -33,7 +33,7 @@ class Machine:
         self.victims = Victims(score, kills)
         self.births: Optional[Births] = None
         self.become: Optional[Callable[..., NoReturn]] = None
-        self.root = Root(config.root, config.workdir)
+        self.root = Root(config.root, config.workdir, config.root_inside)
         self.devnull = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
 
     def enter(self, path: str) -> None:
