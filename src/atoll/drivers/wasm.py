@@ -17,6 +17,7 @@ from . import wasm_runtime
 
 _STATE = ".atoll"
 _PYTHON = "/usr/local/bin/python"
+_TMP = "/tmp"  # noqa: S108 - the sandbox's own
 
 
 class WasmDriver(StewardDriver):
@@ -65,7 +66,7 @@ def _config(spec: Spec, root: str) -> dict[str, Any]:
         "root": root,
         "root_inside": "/",
         "home": spec.workdir,
-        "env": {"LANG": "C.UTF-8", "TMPDIR": "/tmp", **spec.env},
+        "env": {"LANG": "C.UTF-8", "TMPDIR": _TMP, **spec.env},
         "python": _PYTHON,
         "state": f"{root}/{_STATE}",
     }

@@ -72,7 +72,7 @@ class Bridge:
         if word == inwasm.PUT:
             self._put(message)
         elif word == inwasm.RUNS:
-            self._shared.running = message[1:2] == b"\1"
+            self._shared.running = bytes(message[1:2]) == b"\1"
         elif word == inwasm.SAY:
             os.write(self._told, message[1:])
         else:

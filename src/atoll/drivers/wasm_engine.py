@@ -91,8 +91,9 @@ class Instance:
             self._serve(wanted, wasi)
         self._watch(on_epoch)
         self._instance = self._linker.instantiate(self._store, module)
-        self._exports: Any = self._instance.exports(self._store)
-        self._raw_memory = self._exports["memory"]
+        exports: Any = self._instance.exports(self._store)
+        self._exports = exports
+        self._raw_memory = exports["memory"]
         self.memory = wasi.memory = Memory(self._place)
         if "_initialize" in self._exports:
             self._exports["_initialize"](self._store)

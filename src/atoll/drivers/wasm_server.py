@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import socket
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from ..guest.channel import Channel, Operation
 from ..guest.config import Config
@@ -46,7 +46,8 @@ class WasmServer(Server):
         return table
 
 
-def _become(memory: int, *arguments: Any, guarded: bool = False) -> Any:
+def _become(memory: int, *arguments: Any, **_guarded: bool) -> NoReturn:
+    """Guarded contexts are of another language, and refused."""
     wasm_context.become(prepared(), memory, *arguments)
 
 
