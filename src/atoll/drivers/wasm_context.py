@@ -14,7 +14,7 @@ import struct
 import threading
 import time
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from ..guest import contextprocess, freezing, inwasm
 from ..guest.cellstreams import Streams
@@ -23,7 +23,7 @@ from ..guest.contextprocess import BROKEN, Ends
 from ..guest.port import SMALL, HungUp, Port
 from ..guest.ports import Reception
 from ..wire.frames import CALL, DATA, EVENT
-from . import wasm_abi as abi
+from . import wasm_abi as abi, wasm_confine
 
 if TYPE_CHECKING:
     from .wasm_nursery import Nursery
@@ -55,6 +55,7 @@ class Bridge:
         self._wanted = b""
         self._answer = b""
         self._told = -1
+        self._until = 0.0
         self._waits = False
 
     def says(self, size: int) -> bytes:
@@ -74,6 +75,7 @@ class Bridge:
         elif word == inwasm.RUNS:
             self._shared.running = bytes(message[1:2]) == b"\1"
         elif word == inwasm.SAY:
+            self._set_alarm()
             os.write(self._told, message[1:])
         else:
             self._wanted, self._answer = word, bytes(message[1:])
@@ -163,22 +165,31 @@ class Bridge:
         if pid == 0:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             os.close(reader)
-            self._told = writer
+            self._told, self._until = writer, deadline
+            self._set_alarm()
             return b"null"
         os.close(writer)
-        return json.dumps(freezing.watch_child(reader, pid, deadline)).encode()
+        outcome = freezing.watch_child(reader, pid, deadline, lambda child: os.waitpid(child, 0)[1])
+        return json.dumps(outcome).encode()
+
+    def _set_alarm(self) -> None:
+        """In a copy: nobody may kill it, so that it sees to its end itself. A variable has half of the time left."""
+        signal.setitimer(signal.ITIMER_REAL, max(0.001, (self._until - time.monotonic()) / 2))
 
 
 def _framed(message: bytes) -> bytes:
     return _LENGTH.pack(len(message)) + message
 
 
-def become(nursery: Nursery, memory: int, config: Config, env: dict[str, str], ends: Ends, frozen: str) -> NoReturn:
-    """In a fork of the guest: be a context whose Python runs in a copy of the instance.
+class Terms(NamedTuple):
+    """What a context is held to: the bytes of memory that it may have, and the filter of its system calls."""
 
-    Args:
-        memory: the bytes that it may have.
-    """
+    memory: int
+    code: bytes
+
+
+def become(nursery: Nursery, terms: Terms, config: Config, env: dict[str, str], ends: Ends, frozen: str) -> NoReturn:
+    """In a fork of the guest: be a context whose Python runs in a copy of the instance."""
     try:
         contextprocess.reset_signals()
         os.setsid()
@@ -195,7 +206,8 @@ def become(nursery: Nursery, memory: int, config: Config, env: dict[str, str], e
         }
         bridge = Bridge(ends, start)
         nursery.wasi.hears, nursery.wasi.says = bridge.hears, bridge.says
-        nursery.instance.limit_memory(memory)
+        nursery.instance.limit_memory(terms.memory)
+        wasm_confine.confine(root, nursery.library, terms.code)
         _listen(nursery, bridge)
         nursery.instance.turn(_SERVE)
     except BaseException:  # noqa: BLE001 - it must not unwind into the guest's code

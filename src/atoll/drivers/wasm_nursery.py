@@ -79,6 +79,11 @@ class Nursery:
         self._table.give("/", _directory(root))
         self._show_library()
 
+    @property
+    def library(self) -> tuple[str, ...]:
+        """The host's directories that a copy reads from, beside its own."""
+        return tuple(place for place in (self._runtime.lib, self._runtime.data) if os.path.isdir(place))
+
     def interrupt(self) -> None:
         """Have Python find an interrupt. Only while the instance stands still."""
         note(self.instance.memory, self.words)

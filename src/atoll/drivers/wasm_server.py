@@ -17,6 +17,7 @@ from ..guest.paths import Root
 from ..guest.refusal import UNSUPPORTED, Refused
 from ..guest.server import Server
 from . import wasm_context
+from .wasm_context import Terms
 from .wasm_nursery import prepared
 
 _COMMANDS = (
@@ -29,14 +30,9 @@ Start = Callable[[Channel, dict[str, Any]], Operation]
 
 
 class WasmServer(Server):
-    """
-    Args:
-        memory: the bytes that each instance may have.
-    """
-
-    def __init__(self, control: socket.socket, config: Config, score: int, kills: int | None, memory: int) -> None:
+    def __init__(self, control: socket.socket, config: Config, score: int, kills: int | None, terms: Terms) -> None:
         super().__init__(control, config, score, kills)
-        self._machine.become = functools.partial(_become, memory)
+        self._machine.become = functools.partial(_become, terms)
 
     def _table(self, root: Root) -> dict[str, Start]:
         table = super()._table(root)
@@ -46,9 +42,9 @@ class WasmServer(Server):
         return table
 
 
-def _become(memory: int, *arguments: Any, **_guarded: bool) -> NoReturn:
+def _become(terms: Terms, *arguments: Any, **_guarded: bool) -> NoReturn:
     """Guarded contexts are of another language, and refused."""
-    wasm_context.become(prepared(), memory, *arguments)
+    wasm_context.become(prepared(), terms, *arguments)
 
 
 def _no_commands(_channel: Channel, _request: dict[str, Any]) -> Operation:

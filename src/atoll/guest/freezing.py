@@ -150,13 +150,18 @@ spare: Callable[[Job, BinaryIO, float], Tuple[Dict[str, Any], Optional[str], str
 died. Where there is no fork, something else is put here."""
 
 
-def watch_child(reader: int, pid: int, deadline: float) -> Tuple[Dict[str, Any], Optional[str], str]:
-    """What a child says through a pipe, which variable it was at, and how it ended, which it does now."""
+def watch_child(
+    reader: int, pid: int, deadline: float, end: Optional[Callable[[int], int]] = None
+) -> Tuple[Dict[str, Any], Optional[str], str]:
+    """What a child says through a pipe, which variable it was at, and how it ended, which it does now.
+
+    `end` has it end, and gives its status; by itself this kills it.
+    """
     try:
         said, current = _listen(reader, deadline)
     finally:
         os.close(reader)
-        status = _end(pid)
+        status = (end or _end)(pid)
     return said, current, _death(status)
 
 
