@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ..engine.steward.client import StewardDriver
+from ..engine.steward.history import CopiedHistory
 from ..engine.steward.wall import FILES
 from ..errors import CreateFailed, Unsupported
 from ..types import Capability, Handle, Layer, Spec
@@ -20,7 +20,7 @@ _PYTHON = "/usr/local/bin/python"
 _TMP = "/tmp"  # noqa: S108 - the sandbox's own
 
 
-class WasmDriver(StewardDriver):
+class WasmDriver(CopiedHistory):
     name = "wasm"
     summary = "WebAssembly: Python with no network, no processes and no files but its own; needs no rights"
     capabilities = frozenset(
@@ -35,6 +35,8 @@ class WasmDriver(StewardDriver):
             Capability.PAUSE,
             Capability.STOP,
             Capability.METRICS,
+            Capability.SNAPSHOT,
+            Capability.FORK,
         }
     )
     wall = "atoll.drivers.wasm_wall:WasmWall"
@@ -49,7 +51,8 @@ class WasmDriver(StewardDriver):
         root = f"{box}/{FILES}"
         if resume is None:
             _furnish(root, spec)
-        return {"config": _config(spec, root), "limits": {**spec.resources._asdict(), "strict": spec.strict}}
+        limits = {**spec.resources._asdict(), "strict": spec.strict, "sparse": True}
+        return {"config": _config(spec, root), "limits": limits}
 
     def sweep(self, handle: Handle, box: str) -> None:
         from ..engine.steward import bounds
@@ -57,7 +60,9 @@ class WasmDriver(StewardDriver):
         bounds.sweep(os.path.basename(box))
 
     async def health(self) -> list[Layer]:
-        return []
+        from . import wasm_health
+
+        return wasm_health.layers()
 
 
 def _config(spec: Spec, root: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from ..guest.paths import BENEATH, IN_ROOT, open_below
 from . import wasm_abi as abi
 
 MOST_OPEN = 512
+NULL = -2
 _FIRST = 3
 _PATH_LIMIT = 4096
 _PARENT = os.O_PATH | os.O_DIRECTORY
@@ -23,7 +24,7 @@ class Opened:
     """One open file.
 
     Args:
-        fd: the host's descriptor; -1 for what is served otherwise.
+        fd: the host's descriptor; -1 for what is served otherwise, and NULL for /dev/null.
         kind: as WASI numbers it.
         guest_path: of a directory that the instance begins with, how it calls it.
     """
@@ -94,9 +95,8 @@ class Table:
 
     def close(self, number: int) -> None:
         opened = self.get(number)
-        if opened.guest_path is not None or opened.fd < 0 or number < _FIRST:
-            return  # what it has begun with stays
-        self._close(self._opened.pop(number))
+        if opened.guest_path is None and opened.fd != -1 and number >= _FIRST:
+            self._close(self._opened.pop(number))  # what it has begun with stays
 
     def _close(self, opened: Opened) -> None:
         if opened.fd > 2:

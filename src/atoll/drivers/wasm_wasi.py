@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from . import wasm_abi as abi
 from .wasm_files import Files
-from .wasm_table import Opened, Table
+from .wasm_table import NULL, Opened, Table
 
 PORTAL = 100
 """The number of the open file by which an instance talks with its host."""
@@ -45,7 +45,7 @@ class Wasi(Files):
         self.says: Callable[[int], bytes] | None = None
         self.wake = -1
         self.is_interrupted: Callable[[], bool] = lambda: False
-        table.put(0, Opened(-1, abi.CHARACTER_DEVICE, writable=False))
+        table.put(0, Opened(NULL, abi.CHARACTER_DEVICE, writable=False))
         table.put(1, Opened(1, abi.CHARACTER_DEVICE))
         table.put(2, Opened(2, abi.CHARACTER_DEVICE))
         table.put(PORTAL, Opened(-1, abi.CHARACTER_DEVICE))
@@ -95,8 +95,6 @@ class Wasi(Files):
             data = self.says(len(piece))
             piece[: len(data)] = data
             self.memory.put_size(read, len(data))
-        elif fd == 0:
-            self.memory.put_size(read, 0)
         else:
             super().fd_read(fd, vectors, count, read)
 
