@@ -15,7 +15,7 @@ from ..errors import CreateFailed, Unsupported
 from ..types import Capability, Handle, Layer, Spec
 from . import wasm_runtime
 
-_STATE = ".atoll"
+_ROOT, _STATE = "root", "state"
 _PYTHON = "/usr/local/bin/python"
 _TMP = "/tmp"  # noqa: S108 - the sandbox's own
 
@@ -48,11 +48,11 @@ class WasmDriver(CopiedHistory):
     def prepare(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
         _refuse(spec)
         wasm_runtime.ensure(wasm_runtime.find())
-        root = f"{box}/{FILES}"
+        files = f"{box}/{FILES}"
         if resume is None:
-            _furnish(root, spec)
+            _furnish(files, spec)
         limits = {**spec.resources._asdict(), "strict": spec.strict, "sparse": True}
-        return {"config": _config(spec, root), "limits": limits}
+        return {"config": _config(spec, files), "limits": limits}
 
     def sweep(self, handle: Handle, box: str) -> None:
         from ..engine.steward import bounds
@@ -65,15 +65,16 @@ class WasmDriver(CopiedHistory):
         return wasm_health.layers()
 
 
-def _config(spec: Spec, root: str) -> dict[str, Any]:
+def _config(spec: Spec, files: str) -> dict[str, Any]:
+    """The guest is outside: what it writes for itself lies where no link that the code makes leads."""
     return {
         "workdir": spec.workdir,
-        "root": root,
+        "root": f"{files}/{_ROOT}",
         "root_inside": "/",
         "home": spec.workdir,
         "env": {"LANG": "C.UTF-8", "TMPDIR": _TMP, **spec.env},
         "python": _PYTHON,
-        "state": f"{root}/{_STATE}",
+        "state": f"{files}/{_STATE}",
     }
 
 
@@ -93,9 +94,11 @@ def _refuse(spec: Spec) -> None:
             )
 
 
-def _furnish(root: str, spec: Spec) -> None:
-    """The directory of a new sandbox, with a copy of the source in its workspace."""
+def _furnish(files: str, spec: Spec) -> None:
+    """The directories of a new sandbox, with a copy of the source in its workspace."""
+    root = f"{files}/{_ROOT}"
     workspace = root + spec.workdir
+    os.mkdir(f"{files}/{_STATE}", 0o700)
     os.makedirs(os.path.join(root, "tmp"), mode=0o700)
     if spec.source is None:
         os.makedirs(workspace, exist_ok=True)

@@ -21,7 +21,7 @@ TIMEDOUT TXTBSY XDEV NOTCAPABLE
 
 _ERRORS = {getattr(errno, f"E{name}"): number for number, name in enumerate(_NAMES) if hasattr(errno, f"E{name}")}
 _IO = _NAMES.index("IO")
-NOSYS = _NAMES.index("NOSYS")
+NOSYS, INVAL = _NAMES.index("NOSYS"), _NAMES.index("INVAL")
 
 UNKNOWN, CHARACTER_DEVICE, DIRECTORY, REGULAR, SYMBOLIC_LINK = 0, 2, 3, 4, 7
 _KINDS = {stat.S_IFDIR: DIRECTORY, stat.S_IFREG: REGULAR, stat.S_IFLNK: SYMBOLIC_LINK}

@@ -96,14 +96,14 @@ def program(machine: str) -> bytes:
     return seccomp.only(machine, numbers, guarded)
 
 
-def confine(writable: str, readable: tuple[str, ...], code: bytes) -> None:
+def confine(writable: tuple[str, ...], readable: tuple[str, ...], code: bytes) -> None:
     """Close the wall around this process, for good. Raises OSError; it may be closed halfway then."""
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     if os.geteuid() == 0:
         kernel.drop_capabilities()
     abi = landlock.version()
     if abi:
-        landlock.restrict(abi, (writable,), readable)
+        landlock.restrict(abi, writable, readable)
     seccomp.install(code)
 
 

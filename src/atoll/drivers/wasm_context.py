@@ -22,14 +22,15 @@ from ..guest.config import Config
 from ..guest.contextprocess import BROKEN, Ends
 from ..guest.port import SMALL, HungUp, Port
 from ..guest.ports import Reception
-from ..wire.frames import CALL, DATA, EVENT
+from ..wire.frames import CALL, DATA, EVENT, MAX_PAYLOAD
 from . import wasm_abi as abi, wasm_confine
+from .wasm_engine import explain
 
 if TYPE_CHECKING:
     from .wasm_nursery import Nursery
 
 _LENGTH = struct.Struct("<I")
-_LONGEST = 128 << 20
+_LONGEST = MAX_PAYLOAD + 1
 _SERVE = "from atoll.guest import inwasm\ninwasm.serve()"
 _KINDS = (DATA, EVENT)
 """What an instance may send to its client. The end of an answer is the host's to tell."""
@@ -48,6 +49,7 @@ class Bridge:
         self._guest = self._reception.guest
         self._streams = Streams(self._guest, ends.shared, ends.taps)
         self._port: Port = self._guest
+        self._do = ""
         self._count = 0
         self._outgoing = _framed(json.dumps(start).encode())
         self._requests = self._serve()
@@ -74,7 +76,7 @@ class Bridge:
             self._put(message)
         elif word == inwasm.RUNS:
             self._shared.running = bytes(message[1:2]) == b"\1"
-        elif word == inwasm.SAY:
+        elif word == inwasm.SAY and self._told >= 0:
             self._set_alarm()
             os.write(self._told, message[1:])
         else:
@@ -134,7 +136,7 @@ class Bridge:
             guest.settle()
         if shared.cut:
             request["cut"], shared.cut = True, False
-        self._port = port
+        self._port, self._do = port, request.get("do", "code")
         answer = yield request
         self._port = guest
         shared.running = False
@@ -157,7 +159,9 @@ class Bridge:
         return bytes((frame.kind, frame.stream)) + frame.payload
 
     def _copy(self) -> bytes:
-        """Make a copy of this process that can be spared; its parent gives what it has said."""
+        """Make a copy of this process that can be spared; its parent gives what it has said. A copy makes none."""
+        if self._do != "freeze" or self._told >= 0:
+            raise abi.failure(errno.EPERM)
         seconds = min(float(json.loads(self._answer)), freezing.SECONDS)
         deadline = time.monotonic() + seconds
         reader, writer = os.pipe()
@@ -174,7 +178,10 @@ class Bridge:
 
     def _set_alarm(self) -> None:
         """In a copy: nobody may kill it, so that it sees to its end itself. A variable has half of the time left."""
-        signal.setitimer(signal.ITIMER_REAL, max(0.001, (self._until - time.monotonic()) / 2))
+        left = self._until - time.monotonic()
+        if left <= 0:
+            os._exit(0)
+        signal.setitimer(signal.ITIMER_REAL, max(0.001, left / 2))
 
 
 def _framed(message: bytes) -> bytes:
@@ -195,26 +202,24 @@ def become(nursery: Nursery, terms: Terms, config: Config, env: dict[str, str], 
         os.setsid()
         root = config.root
         contextprocess.connect(ends)
-        nursery.show(root)
+        state = config.state_directory()
+        nursery.show(root, state)
         start = {
             "env": {**config.environment(), **env},
             "cwd": _inside(os.getcwd(), root),
             "python": config.python,
-            "state": _inside(config.state_directory(), root),
-            "frozen": _inside(frozen, root) if frozen else "",
-            "source": "/opt/atoll",
+            "state": nursery.state,
+            "frozen": f"{nursery.state}/{os.path.basename(frozen)}" if frozen else "",
+            "source": nursery.source,
         }
         bridge = Bridge(ends, start)
         nursery.wasi.hears, nursery.wasi.says = bridge.hears, bridge.says
         nursery.instance.limit_memory(terms.memory)
-        wasm_confine.confine(root, nursery.library, terms.code)
+        wasm_confine.confine((root, state), nursery.library, terms.code)
         _listen(nursery, bridge)
         nursery.instance.turn(_SERVE)
-    except BaseException:  # noqa: BLE001 - it must not unwind into the guest's code
-        import sys
-        import traceback
-
-        traceback.print_exc(file=sys.stderr)
+    except BaseException as error:  # noqa: BLE001 - it must not unwind into the guest's code
+        explain(error)
     finally:
         os._exit(BROKEN)
 

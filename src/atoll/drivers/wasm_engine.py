@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -45,6 +44,9 @@ _on_epoch: Any = _ffi.dll["wasmtime_store_epoch_deadline_callback"]
 _on_epoch.restype = None
 _on_epoch.argtypes = (ctypes.c_void_p, _EPOCH, ctypes.c_void_p, _FINALIZER)
 _SLOT = 16
+_REASON = 200
+# How a process exits whose host code is wrong: the instance must not go on with what it did not do.
+_MISTAKE = 71
 # What Python says to its own imports beside WASI: there is nobody.
 _NOBODY = 0xFFFFFFFF
 
@@ -164,8 +166,11 @@ def _called(
                 number = function(*(value & mask for value, mask in zip(values, masks, strict=True))) or 0
         except OSError as error:
             number = abi.number_of(error)
-        except BaseException:  # noqa: BLE001 - nothing may pass through wasmtime; what this is, is not known
-            _give_up()
+        except (ValueError, OverflowError):  # a name with a NUL, a time before all times
+            number = abi.INVAL
+        except BaseException as error:  # noqa: BLE001 - nothing may pass through wasmtime; what this is, is not known
+            explain(error)
+            os._exit(_MISTAKE)
         if answers:
             ctypes.c_uint64.from_address(slots).value = number
         return 0
@@ -173,9 +178,10 @@ def _called(
     return call
 
 
-def _give_up() -> None:
-    """A mistake in the host's own code: the instance must not go on with what it did not do."""
-    import traceback
-
-    traceback.print_exc(file=sys.stderr)
-    os._exit(70)
+def explain(error: BaseException) -> None:
+    """Say in the context's own stderr why it ends; nothing of the host is told there."""
+    if isinstance(error, wasmtime.Trap):
+        reason = error.message.strip().splitlines()[-1].strip()
+    else:
+        reason = f"{type(error).__name__} in its host"
+    os.write(2, f"WebAssembly stopped: {reason[:_REASON]}\n".encode())

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
+import time
 
 from . import wasm_abi as abi
 from .wasm_memory import Memory
@@ -76,8 +78,6 @@ class Files:
         self.memory.write(at, abi.fdstat(file.kind, writable=file.writable, append=file.append))
 
     def fd_fdstat_set_flags(self, fd: int, flags: int) -> None:
-        import fcntl
-
         file = self.table.get(fd)
         if file.kind != abi.REGULAR:
             return
@@ -245,8 +245,6 @@ def _how(how: int, flags: int, mode: int) -> int:
 
 
 def _times(found: os.stat_result, accessed: int, modified: int, flags: int) -> tuple[int, int]:
-    import time
-
     now = time.time_ns()
     first, second = found.st_atime_ns, found.st_mtime_ns
     if flags & (_SET_ATIME | _ATIME_NOW):

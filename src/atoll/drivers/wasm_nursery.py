@@ -14,7 +14,7 @@ from .wasm_runtime import Runtime
 from .wasm_table import Table
 from .wasm_wasi import PORTAL, Wasi
 
-SOURCE = "/opt/atoll"
+SOURCE, STATE = "/opt/atoll", "/opt/state"
 _CLOUDPICKLE = "/opt/cloudpickle"
 _LIBRARY = "/usr/local/lib"
 _PROGRAM = "/usr/local/bin/python"
@@ -29,11 +29,14 @@ inwasm.prepare({cloudpickle!r})
 class Nursery:
     """One instance of Python, with everything imported that a context needs, and no directory open but its library."""
 
+    source, state = SOURCE, STATE
+
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._data = f"{_LIBRARY}/{runtime.archive}/matplotlib/mpl-data"
         self._table = Table()
         self._table.begin_with("/", writable=True)
+        self._table.begin_with(STATE, writable=True)
         for place in (_LIBRARY, self._data, SOURCE, _CLOUDPICKLE):
             self._table.begin_with(place, writable=False)
         self.wasi = Wasi(self._table, [_PROGRAM])
@@ -74,9 +77,10 @@ class Nursery:
         if os.path.isdir(self._runtime.data):
             self._table.give(self._data, _directory(self._runtime.data))
 
-    def show(self, root: str) -> None:
-        """In a copy: have the files of a sandbox."""
+    def show(self, root: str, state: str) -> None:
+        """In a copy: have the files of a sandbox, and the directory for variables that are kept."""
         self._table.give("/", _directory(root))
+        self._table.give(STATE, _directory(state))
         self._show_library()
 
     @property
