@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _LENGTH = struct.Struct("<I")
 _LONGEST = MAX_PAYLOAD + 1
-_SERVE = "from atoll.guest import inwasm\ninwasm.serve()"
+_SERVE = f'__import__("sys").{inwasm.SERVE}()'
 _KINDS = (DATA, EVENT)
 """What an instance may send to its client. The end of an answer is the host's to tell."""
 
@@ -207,10 +207,8 @@ def become(nursery: Nursery, terms: Terms, config: Config, env: dict[str, str], 
         start = {
             "env": {**config.environment(), **env},
             "cwd": _inside(os.getcwd(), root),
-            "python": config.python,
             "state": nursery.state,
             "frozen": f"{nursery.state}/{os.path.basename(frozen)}" if frozen else "",
-            "source": nursery.source,
         }
         bridge = Bridge(ends, start)
         nursery.wasi.hears, nursery.wasi.says = bridge.hears, bridge.says

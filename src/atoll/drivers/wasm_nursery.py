@@ -24,12 +24,13 @@ sys.path.insert(0, {source!r})
 from atoll.guest import inwasm
 inwasm.prepare({cloudpickle!r})
 """
+_SETTLE = "inwasm.settle({source!r}, {python!r})"
 
 
 class Nursery:
     """One instance of Python, with everything imported that a context needs, and no directory open but its library."""
 
-    source, state = SOURCE, STATE
+    state = STATE
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -60,6 +61,8 @@ class Nursery:
         if self.instance.turn(code):
             raise RuntimeError("Python for WebAssembly does not run atoll's code")
         self._find_words()
+        if self.instance.turn(_SETTLE.format(source=SOURCE, python=_PROGRAM)):
+            raise RuntimeError("Python for WebAssembly does not settle")
         for place in (_LIBRARY, self._data, SOURCE, _CLOUDPICKLE):
             self._table.give(place, -1)
 

@@ -7,6 +7,7 @@ it takes a minute to make, and a twentieth of a second to load.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import stat
@@ -65,8 +66,9 @@ class Runtime(NamedTuple):
         return cls(*json.loads(text))
 
 
+@functools.cache
 def find() -> Runtime:
-    """What is installed.
+    """What is installed. Found out once: to ask for the versions of packages takes longer than a sandbox does.
 
     Raises:
         DriverMissing: a package is not; the hint says which to install.

@@ -1,7 +1,7 @@
 """A context inside WebAssembly: what Python there does from its start to its end.
 
 There are no sockets there, so that all requests, answers and output go through one open file, the portal, whose other
-end is the host. `prepare` runs once, in an instance that others are copied from; `serve` in each copy.
+end is the host. `prepare` and `settle` run once, in an instance that others are copied from, and the rest in each copy.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from .situation import set_environment
 from .waiting import install as install_waiting
 
 PORTAL = 100
+SERVE = "_atoll_serve"
 PUT, RUNS, ANSWER, WANTS, FORK, SAY = b"F", b"R", b"A", b"W", b"K", b"S"
 """What a message to the host begins with: a frame for the client, whether something runs that can be interrupted,
 the answer to a request, that the next frame of the client is wanted, that a copy is to be made, and what a copy has to
@@ -98,13 +99,26 @@ class _Shared:
 
 
 def prepare(cloudpickle: str) -> None:
-    """In the instance that others are copied from."""
+    """In the instance that others are copied from: have everything that they need."""
     if cloudpickle:
         borrowed.lend(cloudpickle)
         borrowed.cloudpickle()
     freezing.spare = _copied
     install_waiting()
     find_own_modules()
+
+
+def settle(source: str, python: str) -> None:
+    """The last thing that is done there. `serve` is called by the name that it leaves in `sys`, since from now on this
+    is the Python that cells find."""
+    sys.path[:] = [place for place in sys.path if place not in ("", source)]
+    set_interpreter(Config(python=python))
+    shared: Any = _Shared()
+    portal: Any = Portal()
+    streams = Streams(portal, shared)
+    streams.install()
+    interpreter = Interpreter(streams, shared)
+    setattr(sys, SERVE, lambda: _serve(portal, shared, streams, interpreter))
 
 
 def _copied(job: Job, file: BinaryIO, deadline: float) -> Tuple[Dict[str, Any], Optional[str], str]:
@@ -120,23 +134,14 @@ def _copied(job: Job, file: BinaryIO, deadline: float) -> Tuple[Dict[str, Any], 
         os._exit(0)
 
 
-def serve() -> NoReturn:
+def _serve(portal: Any, shared: Any, streams: Streams, interpreter: Interpreter) -> NoReturn:
     """In a copy: be told what to be, and serve until the host ends it."""
+    delattr(sys, SERVE)
     start = json.loads(hear())
-    reseed()
+    _be_different()
     set_environment(start["env"])
     os.chdir(start["cwd"])
-    sys.path[:] = [place for place in sys.path if place not in ("", start["source"])]
-    set_interpreter(Config(python=start["python"]))
-    _serve(Memory(start["state"], start["frozen"]))
-
-
-def _serve(memory: Memory) -> NoReturn:
-    portal: Any = Portal()
-    shared: Any = _Shared()
-    streams = Streams(portal, shared)
-    streams.install()
-    interpreter = Interpreter(streams, shared)
+    memory = Memory(start["state"], start["frozen"])
     desk = Desk(interpreter, shared, memory)
     answer = b""
     while True:
@@ -156,3 +161,11 @@ def _serve(memory: Memory) -> NoReturn:
         except HungUp:
             answer = b""  # nobody is there to hear it
         streams.begin(portal, None)
+
+
+def _be_different() -> None:
+    """All copies would draw the same numbers: here nothing tells Python that it was copied."""
+    reseed()
+    random = sys.modules.get("random")
+    if random is not None:
+        random.seed()
