@@ -30,6 +30,7 @@ BUILT_IN = {
     "docker": BuiltIn("atoll.drivers.docker:DockerDriver", "docker"),
     "inprocess": BuiltIn("atoll.drivers.inprocess:InprocessDriver"),
     "jupyter": BuiltIn("atoll.drivers.jupyter:JupyterDriver", "jupyter"),
+    "wasm": BuiltIn("atoll.drivers.wasm:WasmDriver", "wasm"),
 }
 
 

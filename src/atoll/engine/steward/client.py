@@ -9,7 +9,7 @@ import socket
 import sys
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ...driver import Driver, Register
@@ -59,9 +59,6 @@ class StewardDriver(Driver):
     warm: ClassVar[bool] = False
     """Whether stewards are forked from a process that stays for the next ones. One is needed for a `ForkedWall`."""
 
-    preload: ClassVar[Sequence[str]] = ()
-    """Modules that this process imports ahead, if it can."""
-
     @abstractmethod
     def prepare(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
         """Furnish a box and give what the wall is built from, as JSON. May block; runs in a thread.
@@ -73,6 +70,13 @@ class StewardDriver(Driver):
             Unsupported: the spec asks for what this wall cannot honour; nothing was started.
             WallUnavailable, CreateFailed: it cannot be made.
         """
+
+    def warmth(self) -> tuple[str, str]:
+        """What that process has to do before the first fork: a function, "module:name", and the text it is called with.
+
+        It may take its time, and what it raises is told to who wants a sandbox. Nothing, where both are empty.
+        """
+        return "", ""
 
     def abandon(self, box: str, job: Mapping[str, Any]) -> None:
         """Remove what `prepare` made outside of a box whose steward never started. May block."""
@@ -125,7 +129,7 @@ class StewardDriver(Driver):
         with ours:
             try:
                 with theirs:
-                    await self.io.in_thread(lambda: _start(order, theirs, self.preload if self.warm else None))
+                    await self.io.in_thread(lambda: _start(order, theirs, self.warmth() if self.warm else None))
             except BaseException:
                 self.abandon(box, job)
                 if not kept_until(box):
@@ -292,13 +296,13 @@ def _box(driver: str, name: str) -> str:
     return os.path.join(state_dir(), driver, name)
 
 
-def _start(order: dict[str, Any], maker: socket.socket, preload: Sequence[str] | None) -> None:
+def _start(order: dict[str, Any], maker: socket.socket, warmth: tuple[str, str] | None) -> None:
     from . import launch
 
-    if preload is None:
-        launch.start(order, maker)
+    if warmth is not None:
+        launch.start_warm(order, maker, state_dir(), warmth)
     else:
-        launch.start_warm(order, maker, state_dir(), preload)
+        launch.start(order, maker)
 
 
 def _end_steward(handle: Handle) -> None:

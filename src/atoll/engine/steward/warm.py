@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
 import json
 import os
 import select
 import signal
 import socket
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
+from importlib import import_module
 from typing import NoReturn
 
-from ...guest import borrowed, contextprocess, server
+from ...guest import borrowed, fresh, server
 from .. import kernel, messages
 from . import bounds, forked, steward
 
@@ -31,19 +30,26 @@ WANTED = (server, bounds, forked)
 """What its forks use, and find imported."""
 
 
-def daemon(path: str, cloudpickle: str, ready: int, preload: Sequence[str], places: Sequence[str]) -> NoReturn:
-    """Leave the family of who started this, say so, and serve. `places` are where modules to `preload` are."""
+def daemon(path: str, cloudpickle: str, warmth: tuple[str, str], ready: int) -> NoReturn:
+    """Leave the family of who started this, say so, and serve.
+
+    `warmth` is what else is to be done first, see `StewardDriver.warmth`.
+    """
     if os.fork():
         os._exit(0)
     os.setsid()
     os.chdir("/")
     kernel.close_from(3, (ready,))
-    if cloudpickle:
-        borrowed.lend(cloudpickle)
-    if preload:
-        _import(preload, places)
-    contextprocess.find_own_modules()
-    listener = messages.listen(path)
+    try:
+        if cloudpickle:
+            borrowed.lend(cloudpickle)
+        if warmth[0]:
+            _named(warmth[0])(warmth[1])
+        fresh.find_own_modules()
+        listener = messages.listen(path)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, who waits must hear of it
+        os.write(ready, json.dumps([str(error) or repr(error), getattr(error, "hint", None)]).encode())
+        os._exit(1)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     gc.collect()
     gc.freeze()
@@ -57,15 +63,10 @@ def daemon(path: str, cloudpickle: str, ready: int, preload: Sequence[str], plac
         os._exit(0)
 
 
-def _import(names: Sequence[str], places: Sequence[str]) -> None:
-    """What packages want to have done at the start of a Python is done, too; only now, when ours are imported."""
-    import site
-
-    site.main()
-    sys.path += [place for place in places if place not in sys.path]
-    for name in names:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
+def _named(target: str) -> Callable[[str], None]:
+    module, _, name = target.partition(":")
+    found: Callable[[str], None] = getattr(import_module(module), name)
+    return found
 
 
 def _serve(listener: socket.socket, path: str) -> None:
