@@ -85,7 +85,7 @@ class StewardDriver(Driver):
     ) -> Handle:
         """`begin` is what its files are copied from: the directory `files`, and whose they are, `uid`, if known."""
         name = f"{self.name}-{os.urandom(6).hex()}" if resume is None else resume.id
-        box = _box(self.name, name) if resume is None else self.box(resume)
+        box = self.place(name) if resume is None else self.box(resume)
         job = await self.io.in_thread(lambda: self._furnish(spec, box, resume))
         return await self._birth(name, box, spec, job, register, begin)
 
@@ -137,7 +137,11 @@ class StewardDriver(Driver):
     def box(self, handle: Handle) -> str:
         """The directory of a sandbox."""
         path = handle.data.get("box")
-        return path if isinstance(path, str) else _box(self.name, handle.id)
+        return path if isinstance(path, str) else self.place(handle.id)
+
+    def place(self, name: str) -> str:
+        """Where the box of a sandbox goes."""
+        return os.path.join(state_dir(), self.name, name)
 
     async def open_guest(self, handle: Handle) -> Stream:
         _, fds = await self._ask(handle, {"op": "open"})
@@ -279,10 +283,6 @@ def _why(box: str) -> str | None:
 def _owners(begin: Mapping[str, Any], job: Mapping[str, Any]) -> dict[int, int]:
     was, becomes = begin.get("uid"), job.get("uid")
     return {was: becomes} if isinstance(was, int) and isinstance(becomes, int) else {}
-
-
-def _box(driver: str, name: str) -> str:
-    return os.path.join(state_dir(), driver, name)
 
 
 def _start(order: dict[str, Any], maker: socket.socket, *, warm: bool) -> None:

@@ -1,0 +1,229 @@
+"""The wall of one sandbox behind bubblewrap, as its steward keeps it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from ..engine import cgroups, inspection, kernel, messages, threshold, usage
+from ..engine.layout import Layout
+from ..engine.settings import FIRST_UID, UIDS
+from ..engine.steward.wall import StartFailed, Wall
+from ..engine.watchdog import Watchdog
+from .bwrap_binary import Binary
+
+_BIRTH, _DEATH = 30.0, 10.0
+_SAID = 2000
+
+
+class BwrapWall(Wall):
+    """The job has `order`, as `engine.orders` makes it, `stands`, which replaces some of that, `binary`, `home` and
+    `cloudpickle`."""
+
+    def __init__(self, box: str, job: Mapping[str, Any]) -> None:
+        super().__init__(box, job)
+        self._places = Layout(job["home"], job["wall"])
+        self._id = os.path.basename(box)
+        self._order = {**job["order"], **job["stands"]}
+        self._rootless = threshold.is_rootless()
+        self._monitor = 0
+        self._group: cgroups.Group | None = None
+        self._dog: Watchdog | None = None
+        self._frozen = False
+        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+
+    def start(self) -> socket.socket:
+        self._cross()
+        self._uid = self._order["resume_uid"] or (os.getuid() if self._rootless else FIRST_UID + os.getpid() % UIDS)
+        ours, theirs = messages.pair()
+        said = os.memfd_create("said", os.MFD_CLOEXEC)
+        try:
+            with theirs:
+                told, reader = self._launch(theirs.fileno(), said)
+            self._take(told)
+            self.guest = _pid_of_guest(reader)
+            self._await_guest(ours, said)
+        finally:
+            os.close(said)
+        self._watch(told)
+        return ours
+
+    def _cross(self) -> None:
+        """An ordinary user keeps its sandboxes from a user namespace in which it may mount."""
+        if not self._rootless or threshold.crossed:
+            return
+        try:
+            threshold.enter()
+        except OSError as error:
+            from ..engine.probe import namespace_fix
+
+            raise StartFailed(
+                f"bubblewrap cannot be used on this host: {error}.", "wall_unavailable", namespace_fix()
+            ) from error
+        threshold.crossed = True
+
+    def _launch(self, control: int, said: int) -> tuple[dict[str, Any], int]:
+        """Start it, and hear what it is like; with the descriptor from which its guest's pid is read."""
+        line, far = messages.pair()
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        self._monitor = os.fork()
+        if self._monitor == 0:
+            self._become(far, control, writer, said)
+        os.close(writer)
+        far.close()
+        with line:
+            line.settimeout(_BIRTH)
+            try:
+                answer, fds = messages.receive(line)
+            except (messages.Ended, TimeoutError):
+                answer, fds = {"failed": "The process that was to become bubblewrap died.", "code": "create_failed"}, []
+        if "built" not in answer:
+            os.close(reader)
+            raise StartFailed(str(answer["failed"]), str(answer["code"]))
+        self._view_fds = fds
+        told: dict[str, Any] = answer["built"]
+        return told, reader
+
+    def _become(self, line: socket.socket, control: int, told: int, said: int) -> NoReturn:
+        """In the fork."""
+        try:
+            from .bwrap_world import Ends, Order, build
+
+            kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+            os.dup2(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC), 1)
+            os.dup2(said, 2)
+            path, version, beside = self.job["binary"]
+            binary = Binary(path, tuple(version), tuple(beside))
+            order = Order(
+                self._places, self._id, self._uid, self._rootless, self._order, binary, self.job["cloudpickle"]
+            )
+            build(order, line, Ends(control, told))
+        finally:
+            os._exit(1)
+
+    def _take(self, told: dict[str, Any]) -> None:
+        self.facts = {name: told[name] for name in ("uid", "limits", "walls", "view")}
+        self.facts["codebase"] = self._order.get("codebase")
+        hierarchy = cgroups.find() if told["group"] else None
+        self._group = cgroups.Group(hierarchy, self._id) if hierarchy else None
+
+    def _await_guest(self, control: socket.socket, said: int) -> None:
+        control.settimeout(_BIRTH)
+        try:
+            answer, _ = messages.receive(control)
+        except TimeoutError:
+            raise StartFailed("The sandbox did not come up in time.") from None
+        except (messages.Ended, ValueError):
+            words = os.pread(said, _SAID, 0).decode(errors="replace").strip()
+            raise _explained(words) from None
+        if "closed" not in answer:
+            raise StartFailed(str(answer.get("failed", answer)))
+
+    def _watch(self, told: dict[str, Any]) -> None:
+        order = self._order
+        born = {"facts": told, "memory": order["memory"], "quota": told["quota"], "first": self.guest}
+        self._dog = Watchdog.needed(born, self.box)
+
+    def tend(self, now: float) -> float:
+        if self._dog is None or self._frozen:
+            return float("inf")
+        self._dog.look(now)
+        return self._dog.due(now)
+
+    def end(self) -> None:
+        if self._frozen:
+            with contextlib.suppress(OSError):
+                self.resume()
+        watch = _pidfd(self.guest)
+        for pid in (self.guest, *inspection.children(os.getpid())):
+            with contextlib.suppress(ProcessLookupError):
+                if pid:
+                    os.kill(pid, signal.SIGKILL)
+        if watch >= 0:
+            # The last to die in there is its first: the kernel sees to that.
+            select.select([watch], [], [], _DEATH)
+            os.close(watch)
+        _reap()
+        if self._group is not None:
+            self._group.kill()
+            self._group.remove()
+
+    def pause(self) -> None:
+        self._freeze(frozen=True)
+
+    def resume(self) -> None:
+        self._freeze(frozen=False)
+
+    def _freeze(self, *, frozen: bool) -> None:
+        if self._group is not None:
+            try:
+                self._group.freeze(frozen)
+            except TimeoutError as error:
+                raise OSError(f"the sandbox cannot be paused now: {error}") from None
+        else:
+            usage.signal_all(self.guest, signal.SIGSTOP if frozen else signal.SIGCONT)
+        self._frozen = frozen
+
+    def usage(self) -> dict[str, Any]:
+        pids = usage.descendants(self.guest)
+        memory = self._group.memory_used() if self._group is not None else usage.memory(pids)
+        on_disk = self.facts["limits"]["disk"] == "kernel"
+        disk = usage.mounted_disk(self.guest, self._order["workdir"]) if on_disk else usage.disk(self.box)
+        return {"memory": memory, "cpu_seconds": usage.cpu_seconds(pids), "processes": len(pids), "disk": disk}
+
+    def epitaph(self) -> str | None:
+        if self._monitor == 0:
+            return None
+        until = time.monotonic() + 1.0
+        while time.monotonic() < until:
+            pid, status = os.waitpid(self._monitor, os.WNOHANG)
+            if pid:
+                self._monitor = 0
+                code = os.waitstatus_to_exitcode(status)
+                if code > 128:
+                    return f"signal {code - 128} ended its guest"
+                return f"bubblewrap ended with {code}"
+            time.sleep(0.005)
+        return None
+
+
+def _pid_of_guest(reader: int) -> int:
+    """Bubblewrap tells it as JSON; 0 where it died first."""
+    with open(reader, "rb") as pipe:
+        said = pipe.read()
+    try:
+        return int(json.loads(said)["child-pid"])
+    except (ValueError, KeyError, TypeError):
+        return 0
+
+
+def _explained(words: str) -> StartFailed:
+    """What bubblewrap said before it gave up, and what to do about it."""
+    from ..engine.probe import namespace_fix
+
+    denied = "Operation not permitted" in words or "Permission denied" in words or "No space left" in words
+    if denied:
+        return StartFailed(
+            f"bubblewrap was refused something by this host: {words}", "wall_unavailable", namespace_fix()
+        )
+    return StartFailed(f"bubblewrap did not start the guest: {words or 'it died without a word'}")
+
+
+def _pidfd(pid: int) -> int:
+    try:
+        return os.pidfd_open(pid) if pid else -1
+    except ProcessLookupError:
+        return -1
+
+
+def _reap() -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, 0)[0]:
+            pass
