@@ -18,6 +18,7 @@ from ..engine.settings import FIRST_UID, UIDS
 from ..engine.steward.wall import StartFailed, Wall
 from ..engine.watchdog import Watchdog
 from .bwrap_binary import Binary
+from .bwrap_world import Ends, Order, build
 
 _BIRTH, _DEATH = 30.0, 10.0
 _SAID = 2000
@@ -94,8 +95,6 @@ class BwrapWall(Wall):
     def _become(self, line: socket.socket, control: int, told: int, said: int) -> NoReturn:
         """In the fork."""
         try:
-            from .bwrap_world import Ends, Order, build
-
             kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
             os.dup2(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC), 1)
             os.dup2(said, 2)

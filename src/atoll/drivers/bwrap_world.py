@@ -88,7 +88,11 @@ class Builder:
     def _find_out(self) -> Settings:
         order = self._order
         return findings.find_out(
-            order.places, self._world + _ROOT, rootless=order.rootless, hierarchy=cgroups.find()
+            order.places,
+            self._world + _ROOT,
+            rootless=order.rootless,
+            hierarchy=cgroups.find(),
+            rules=places.Rules.of(order.job) is not None,
         )._replace(live=False)
 
     def build(self) -> tuple[dict[str, Any], list[int]]:

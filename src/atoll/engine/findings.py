@@ -37,9 +37,15 @@ def leave_callers_group(hierarchy: cgroups.Hierarchy | None) -> None:
 
 
 def find_out(
-    places: Layout, template: str, *, rootless: bool, hierarchy: cgroups.Hierarchy | None, environment: str = ""
+    places: Layout,
+    template: str,
+    *,
+    rootless: bool,
+    hierarchy: cgroups.Hierarchy | None,
+    environment: str = "",
+    rules: bool = True,
 ) -> Settings:
-    """All of it. `template` is where a root file system is, or will be."""
+    """All of it. `template` is where a root file system is, or will be; without `rules` nobody asks for a recipe."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     prefix = rootfs.interpreter()
     library = f"{prefix}/lib/{version}"
@@ -59,7 +65,7 @@ def find_out(
         ),
         resolver=resolver(),
         has_loop=not rootless and disk.available(),
-        recipe=_recipe(rootless),
+        recipe=_recipe(rootless) if rules else None,
         live=not rootless and hierarchy is not None and tracing.available(),
         environment=environment,
     )
