@@ -9,13 +9,33 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, NoReturn
 
-from ..engine import cgroups, inspection, kernel, messages, threshold, usage
+from ..engine import (
+    cgroups,
+    disk,
+    errands,
+    findings,
+    inspection,
+    kernel,
+    messages,
+    network,
+    parting,
+    places,
+    staging,
+    threshold,
+    usage,
+    viewpost,
+)
+from ..engine.layers import Layers
 from ..engine.layout import Layout
-from ..engine.settings import FIRST_UID, UIDS
+from ..engine.recording import Recorder
+from ..engine.restack import Sandbox
+from ..engine.settings import FIRST_UID, UIDS, BirthFailed, Settings
 from ..engine.steward.wall import StartFailed, Wall
+from ..engine.views import View
 from ..engine.watchdog import Watchdog
 from .bwrap_binary import Binary
 from .bwrap_world import Ends, Order, build
@@ -38,10 +58,16 @@ class BwrapWall(Wall):
         self._group: cgroups.Group | None = None
         self._dog: Watchdog | None = None
         self._frozen = False
+        self._view: View | None = None
+        self._rules = places.Rules.of(self._order)
+        self._quota = 0
+        # Packages that it was made with are kept while this process lives.
+        self._packages = findings.hold(self._order["environment"]) if self._order["environment"] else -1
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
 
     def start(self) -> socket.socket:
         self._cross()
+        since = time.time()
         self._uid = self._order["resume_uid"] or (os.getuid() if self._rootless else FIRST_UID + os.getpid() % UIDS)
         ours, theirs = messages.pair()
         said = os.memfd_create("said", os.MFD_CLOEXEC)
@@ -54,6 +80,8 @@ class BwrapWall(Wall):
         finally:
             os.close(said)
         self._watch(told)
+        self._recorder = Recorder(self._settings, self._id, self._order["source"])
+        self._recorder.begin(self._rules, since)
         return ours
 
     def _cross(self) -> None:
@@ -88,7 +116,7 @@ class BwrapWall(Wall):
         if "built" not in answer:
             os.close(reader)
             raise StartFailed(str(answer["failed"]), str(answer["code"]))
-        self._view_fds = fds
+        self._view = viewpost.unpack(fds)
         told: dict[str, Any] = answer["built"]
         return told, reader
 
@@ -109,6 +137,8 @@ class BwrapWall(Wall):
 
     def _take(self, told: dict[str, Any]) -> None:
         self.facts = {name: told[name] for name in ("uid", "limits", "walls", "view")}
+        self.facts["home"] = self._places.home
+        self._quota = told["quota"]
         self.facts["codebase"] = self._order.get("codebase")
         hierarchy = cgroups.find() if told["group"] else None
         self._group = cgroups.Group(hierarchy, self._id) if hierarchy else None
@@ -135,6 +165,75 @@ class BwrapWall(Wall):
             return float("inf")
         self._dog.look(now)
         return self._dog.due(now)
+
+    @cached_property
+    def _settings(self) -> Settings:
+        found = findings.find_out(self._places, "", rootless=self._rootless, hierarchy=cgroups.find())
+        return found._replace(live=False)
+
+    @property
+    def _sandbox(self) -> Sandbox:
+        """As `restack` and `staging` want it. Every process is below the first; bubblewrap itself is none of them."""
+        return Sandbox(
+            self._id,
+            self.guest,
+            None if self._rootless else self._uid,
+            self._order["source"],
+            self._order["workdir"],
+            self._quota,
+            loop=self.facts["limits"]["disk"] == "kernel",
+            rules=self._rules,
+            view=self._view,
+        )
+
+    orders = frozenset(("restack", "stage"))
+
+    def obey(self, request: Mapping[str, Any]) -> tuple[dict[str, Any], Sequence[int]]:
+        try:
+            return self._restack(dict(request)) if request["op"] == "restack" else self._stage(request)
+        except BirthFailed as failed:
+            raise StartFailed(str(failed), failed.code) from None
+        except (KeyError, TypeError, ValueError) as error:
+            raise StartFailed(f"A request that makes no sense: {error!r}.", "invalid_input") from None
+
+    def _restack(self, request: dict[str, Any]) -> tuple[dict[str, Any], Sequence[int]]:
+        """Exchange what it stands on."""
+        if self._frozen:
+            raise StartFailed("The sandbox is paused; call resume() first.", "busy")
+        began = time.time()
+        answer, view = errands.restack(self._settings, self._sandbox, request)
+        if "ok" not in answer:
+            raise StartFailed(answer["error"]["message"], answer["error"]["code"])
+        if view is not self._view:
+            if self._view is not None:
+                self._view.close()
+            self._view = view
+            self._rules = places.Rules.of(request) if request["kind"] == "rules" else self._rules
+        if request["kind"] == "discard":
+            self._recorder.begin_anew(self._rules, began)
+        told: dict[str, Any] = answer["ok"]
+        return told, ()
+
+    def _stage(self, request: Mapping[str, Any]) -> tuple[dict[str, Any], Sequence[int]]:
+        """Show what it has changed."""
+        if request.get("patient") and self._recorder.is_busy():
+            return {"recording": True}, ()
+        return {"source": self._order["source"]}, staging.descriptors(self._settings, self._sandbox)
+
+    def forsake(self) -> None:
+        if not self.guest or self.facts["limits"]["disk"] != "kernel":
+            return
+        with contextlib.suppress(OSError):
+            if os.path.exists(f"{self.box}/stack"):
+                parting.give_up(self._places, self._id)
+            else:
+                disk.shut_down(f"/proc/{self.guest}/root/tmp")
+
+    def remove(self) -> None:
+        network.forget(self._id, self.box)
+        if os.path.exists(f"{self.box}/stack"):
+            os.unlink(f"{self.box}/stack")
+            Layers(self._places).collect()
 
     def end(self) -> None:
         if self._frozen:

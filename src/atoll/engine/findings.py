@@ -36,6 +36,16 @@ def leave_callers_group(hierarchy: cgroups.Hierarchy | None) -> None:
             sys.stderr.write(f"The zygote stays in its caller's control group: {error}.\n")
 
 
+def hold(environment: str) -> int:
+    """Keep an environment of packages from being removed, for as long as the descriptor is open anywhere; see
+    `packages.cache`."""
+    import fcntl
+
+    fd = os.open(f"{os.path.dirname(environment)}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(fd, fcntl.LOCK_SH)
+    return fd
+
+
 def find_out(
     places: Layout,
     template: str,

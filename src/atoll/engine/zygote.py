@@ -8,7 +8,6 @@ ends itself when it has been idle for long and has no children.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gc
 import os
 import select
@@ -339,13 +338,6 @@ def prepare(home: str, tag: str, environment: str = "") -> Settings:
     return findings.find_out(places, template, rootless=rootless, hierarchy=hierarchy, environment=environment)
 
 
-def _hold(environment: str) -> tuple[int, ...]:
-    """Keep an environment from being removed, for as long as this process or a keeper lives; see `packages.cache`."""
-    fd = os.open(f"{os.path.dirname(environment)}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(fd, fcntl.LOCK_SH)
-    return (fd,)
-
-
 def main(home: str, tag: str, ready: int, cloudpickle: str = "", environment: str = "") -> None:
     """Run as a daemon; `ready` is a pipe that gets b"ok", or the reason why not."""
     os.chdir("/")
@@ -354,7 +346,7 @@ def main(home: str, tag: str, ready: int, cloudpickle: str = "", environment: st
     with contextlib.suppress(OSError):
         kernel.leave_session_keyring()
     try:
-        held = _hold(environment) if environment else ()
+        held = (findings.hold(environment),) if environment else ()
         settings = prepare(home, tag, environment)._replace(held=held)
         listener = messages.listen(f"{settings.layout.run}/zygote-{tag}")
     except OSError as error:
