@@ -17,14 +17,12 @@ from ..home import state_dir
 from ..types import Capability, Handle, Layer, Spec
 from . import bwrap_binary
 
-_NOT_HERE = (Capability.IMAGE, Capability.NETWORK_ALL)
-
 
 class BwrapDriver(StewardDriver, LayeredHistory):
     name = "bwrap"
     summary = "bubblewrap on this machine: namespaces, seccomp and Landlock around the same guest as the jail's"
     isolation = "container"
-    capabilities = frozenset(Capability).difference(_NOT_HERE)
+    capabilities = frozenset(Capability) - {Capability.IMAGE}
     wall = "atoll.drivers.bwrap_wall:BwrapWall"
     warm = True
 
@@ -138,7 +136,6 @@ def _pinning(register: Register) -> Register:
 
 def _refuse(spec: Spec) -> None:
     """What is asked for and cannot be given."""
-    wishes = {"image=": spec.image is not None, "audit=True": spec.audit, 'network="all"': spec.network == "all"}
-    for wish, asked in wishes.items():
+    for wish, asked in {"image=": spec.image is not None, "audit=True": spec.audit}.items():
         if asked:
             raise Unsupported(f"The bwrap driver cannot honour {wish}.", hint='Leave it out, or use driver="jail".')

@@ -73,9 +73,11 @@ class BwrapWall(Wall):
         said = os.memfd_create("said", os.MFD_CLOEXEC)
         try:
             with theirs:
-                told, reader = self._launch(theirs.fileno(), said)
+                told, reader, go = self._launch(theirs.fileno(), said)
             self._take(told)
             self.guest = _pid_of_guest(reader)
+            self._connect()
+            os.close(go)
             self._await_guest(ours, said)
         finally:
             os.close(said)
@@ -98,14 +100,18 @@ class BwrapWall(Wall):
             ) from error
         threshold.crossed = True
 
-    def _launch(self, control: int, said: int) -> tuple[dict[str, Any], int]:
-        """Start it, and hear what it is like; with the descriptor from which its guest's pid is read."""
+    def _launch(self, control: int, said: int) -> tuple[dict[str, Any], int, int]:
+        """Start it, and hear what it is like. Gives the descriptor from which its guest's pid is read, and the one that
+        is closed to have it go on."""
         line, far = messages.pair()
         reader, writer = os.pipe2(os.O_CLOEXEC)
+        wait, go = os.pipe2(os.O_CLOEXEC)
         self._monitor = os.fork()
         if self._monitor == 0:
-            self._become(far, control, writer, said)
+            os.close(go)
+            self._become(far, Ends(control, writer, wait), said)
         os.close(writer)
+        os.close(wait)
         far.close()
         with line:
             line.settimeout(_BIRTH)
@@ -115,12 +121,21 @@ class BwrapWall(Wall):
                 answer, fds = {"failed": "The process that was to become bubblewrap died.", "code": "create_failed"}, []
         if "built" not in answer:
             os.close(reader)
+            os.close(go)
             raise StartFailed(str(answer["failed"]), str(answer["code"]))
         self._view = viewpost.unpack(fds)
         told: dict[str, Any] = answer["built"]
-        return told, reader
+        return told, reader, go
 
-    def _become(self, line: socket.socket, control: int, told: int, said: int) -> NoReturn:
+    def _connect(self) -> None:
+        if self._order["network"] != "all" or not self.guest:
+            return
+        try:
+            network.connect_all(self._id, self.box, self.guest, rootless=self._rootless, kinship=0)
+        except BirthFailed as failed:
+            raise StartFailed(str(failed), failed.code) from None
+
+    def _become(self, line: socket.socket, ends: Ends, said: int) -> NoReturn:
         """In the fork."""
         try:
             kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -131,7 +146,7 @@ class BwrapWall(Wall):
             order = Order(
                 self._places, self._id, self._uid, self._rootless, self._order, binary, self.job["cloudpickle"]
             )
-            build(order, line, Ends(control, told))
+            build(order, line, ends)
         finally:
             os._exit(1)
 
@@ -230,7 +245,6 @@ class BwrapWall(Wall):
                 disk.shut_down(f"/proc/{self.guest}/root/tmp")
 
     def remove(self) -> None:
-        network.forget(self._id, self.box)
         if os.path.exists(f"{self.box}/stack"):
             os.unlink(f"{self.box}/stack")
             Layers(self._places).collect()
@@ -249,6 +263,7 @@ class BwrapWall(Wall):
             select.select([watch], [], [], _DEATH)
             os.close(watch)
         _reap()
+        network.forget(self._id, self.box)
         if self._group is not None:
             self._group.kill()
             self._group.remove()

@@ -54,10 +54,12 @@ class Order(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """Descriptors that bubblewrap and the guest get: of the control socket, and to tell the guest's pid on."""
+    """Descriptors that bubblewrap and the guest get: of the control socket, to tell the guest's pid on, and to wait on
+    until its network is there."""
 
     control: int
     told: int
+    go: int
 
 
 def build(order: Order, line: socket.socket, ends: Ends) -> NoReturn:
@@ -204,7 +206,7 @@ class Builder:
         """Become an ordinary user, and bubblewrap."""
         brief = _as_file(json.dumps(self._brief()).encode(errors="surrogateescape"))
         code = _as_file(self._settings.filter_code)
-        kept = [ends.control, ends.told, brief, code, *([self._kills] if self._kills >= 0 else [])]
+        kept = [*ends, brief, code, *([self._kills] if self._kills >= 0 else [])]
         kernel.close_from(3, tuple(kept))
         for fd in kept:
             os.set_inheritable(fd, True)
@@ -244,7 +246,8 @@ class Builder:
                 options += ["--dev-bind", f"{_ROOT}/dev/null", name]
         for number, target in enumerate(self._targets):
             options += ["--bind", f"{_PLACES}/{number}", target]
-        return [*options, "--chdir", self._job["workdir"], "--seccomp", str(code), "--info-fd", str(ends.told)]
+        options += ["--chdir", self._job["workdir"], "--seccomp", str(code)]
+        return [*options, "--info-fd", str(ends.told), "--block-fd", str(ends.go)]
 
 
 def _as_file(data: bytes) -> int:
