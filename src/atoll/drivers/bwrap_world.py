@@ -13,6 +13,7 @@ wrong it does to that world. It is an ordinary user's process there, also where 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -183,7 +184,7 @@ class Builder:
 
     def _look(self, path: str) -> int:
         """A detached mount of a host path that the sandbox may read, whoever owns it."""
-        if not self._order.rootless:
+        if not self._order.rootless and not _is_for_all(path):
             try:
                 return mapped_source(path, self._order.uid)
             except OSError:
@@ -206,6 +207,9 @@ class Builder:
         """Become an ordinary user, and bubblewrap."""
         brief = _as_file(json.dumps(self._brief()).encode(errors="surrogateescape"))
         code = _as_file(self._settings.filter_code)
+        # The caller's keys are none of a sandbox's business. The filter hides them too, where a container forbids this.
+        with contextlib.suppress(OSError):
+            kernel.leave_session_keyring()
         kept = [*ends, brief, code, *([self._kills] if self._kills >= 0 else [])]
         kernel.close_from(3, tuple(kept))
         for fd in kept:
@@ -248,6 +252,12 @@ class Builder:
             options += ["--bind", f"{_PLACES}/{number}", target]
         options += ["--chdir", self._job["workdir"], "--seccomp", str(code)]
         return [*options, "--info-fd", str(ends.told), "--block-fd", str(ends.go)]
+
+
+def _is_for_all(path: str) -> bool:
+    """Whether anybody may read it: atoll itself, and what is installed beside it, most often."""
+    first = f"{path}/__init__.py"
+    return os.path.exists(first) and all(os.stat(each).st_mode & 0o4 for each in (path, first))
 
 
 def _as_file(data: bytes) -> int:

@@ -22,20 +22,6 @@ def resolver() -> str:
     return "\n".join(kept) + "\n" if kept else ""
 
 
-def leave_callers_group(hierarchy: cgroups.Hierarchy | None) -> None:
-    """The caller's control group may be limited, or killed with the caller; ours must not be."""
-    if hierarchy is None:
-        return
-    for parent in set(hierarchy.parents.values()):
-        target = parent if hierarchy.version == 1 else f"{parent}/zygote"
-        try:
-            os.makedirs(target, exist_ok=True)
-            with open(f"{target}/cgroup.procs", "w", encoding="ascii") as file:
-                file.write("0")
-        except OSError as error:
-            sys.stderr.write(f"The zygote stays in its caller's control group: {error}.\n")
-
-
 def hold(environment: str) -> int:
     """Keep an environment of packages from being removed, for as long as the descriptor is open anywhere; see
     `packages.cache`."""

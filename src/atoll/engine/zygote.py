@@ -329,7 +329,7 @@ def prepare(home: str, tag: str, environment: str = "") -> Settings:
     places = layout.Layout(home)
     rootless = threshold.is_rootless()
     hierarchy = cgroups.find()
-    findings.leave_callers_group(hierarchy)
+    cgroups.leave_callers(hierarchy)
     _private_mounts(rootless)
     template = f"{places.run}/root-{tag}"
     os.makedirs(template, mode=0o711, exist_ok=True)

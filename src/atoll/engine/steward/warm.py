@@ -18,7 +18,7 @@ import time
 from typing import NoReturn
 
 from ...guest import borrowed, contextprocess, server
-from .. import kernel, messages
+from .. import cgroups, kernel, messages
 from . import bounds, forked, steward
 
 IDLE_SECONDS = 300.0
@@ -35,6 +35,8 @@ def daemon(path: str, cloudpickle: str, ready: int) -> NoReturn:
     os.setsid()
     os.chdir("/")
     kernel.close_from(3, (ready,))
+    # It outlives who started it, and so do all sandboxes whose stewards are forked here.
+    cgroups.leave_callers(cgroups.find())
     if cloudpickle:
         borrowed.lend(cloudpickle)
     contextprocess.find_own_modules()
