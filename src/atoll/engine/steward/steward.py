@@ -284,6 +284,8 @@ class Steward:
             messages.send(client, {"ok": {}}, ours.fileno())
 
     def _end(self) -> None:
+        if not self._keep_files:
+            self._wall.forsake()
         self._wall.end()
         if self._keep_files:
             # Before the end of the socket: who finds nobody there must find this.

@@ -55,6 +55,9 @@ class Wall(ABC):
             StartFailed: it did not start; `end` and `remove` are called.
         """
 
+    def forsake(self) -> None:  # noqa: B027 - most walls do nothing sooner for it
+        """Comes before `end` when nothing is to be kept: what was written need not reach a disk any more."""
+
     @abstractmethod
     def end(self) -> None:
         """Kill everything behind the wall and wait until it is dead. May be called twice, and before `start`."""
