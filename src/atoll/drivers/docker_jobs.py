@@ -104,6 +104,7 @@ def _refuse(spec: Spec) -> None:
     wishes = {
         "audit": spec.audit,
         "packages": bool(spec.packages),
+        "codebase": spec.codebase is not None,
         f"network={spec.network!r}": spec.network == "all",
     }
     for wish, asked in wishes.items():

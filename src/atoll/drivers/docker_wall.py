@@ -9,7 +9,7 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..engine import holders, inspection, messages, usage
@@ -19,6 +19,7 @@ from . import docker_attach
 from .docker_container import LINE, name_of
 from .docker_engine import Engine, Refused, Unreachable
 from .docker_ground import Ground, targets
+from .docker_sources import DISCARD, RULES, STAGE, Sourced
 
 _BIRTH, _LOOK = 60.0, 0.25
 # How long the engine may take to say what became of a container that has ended, and to remove one.
@@ -31,14 +32,18 @@ WALLS = ("mount namespace", "pid namespace", "ipc namespace", "uts namespace", "
 
 
 class DockerWall(Wall):
+    orders = frozenset((STAGE, DISCARD, RULES))
+
     def __init__(self, box: str, job: Mapping[str, Any]) -> None:
         super().__init__(box, job)
         self._engine = Engine(job["engine"])
         self._name = name_of(box)
         self._first: tuple[int, int] | None = None
         self._ground = Ground(box, job) if job["grounded"] else None
+        self._sourced = Sourced(box, job, self._ground)
 
     def start(self) -> socket.socket:
+        since = time.time()
         try:
             if self._ground is not None:
                 self._ground.lay()
@@ -48,17 +53,19 @@ class DockerWall(Wall):
         finally:
             if self._ground is not None:
                 self._ground.lift()
+        self._sourced.first = self.guest
+        self._sourced.record(since)
         walls = [*WALLS, *(["network namespace"] if self.job["network"] != "host" else [])]
         if self.job["runtime"]:
             walls.insert(0, f"the runtime {self.job['runtime']}")
         self.facts = {"engine": self._engine.path, "container": self._name, "uid": self.job["uid"]}
         self.facts |= {"image": self.job["body"]["Image"], "disk": self.job["disk"]}
-        self.facts |= {"limits": self.job["limits"], "walls": walls, "view": self._recipe()}
+        self.facts |= {
+            "limits": self.job["limits"],
+            "walls": walls,
+            "view": self._ground.recipe if self._ground else None,
+        }
         return control
-
-    def _recipe(self) -> str | None:
-        view = None if self._ground is None else self._ground.view
-        return None if view is None else view.recipe
 
     def _start_connected(self) -> socket.socket:
         path = f"{self.box}/{LINE}/{LINE}"
@@ -168,7 +175,11 @@ class DockerWall(Wall):
                 "Check the engine's configuration: seccomp must not be unconfined (`docker info`).",
             )
 
+    def obey(self, request: Mapping[str, Any]) -> tuple[dict[str, Any], Sequence[int]]:
+        return self._sourced.obey(request)
+
     def end(self) -> None:
+        self._sourced.end()
         until = time.monotonic() + _REMOVAL
         while True:
             try:
