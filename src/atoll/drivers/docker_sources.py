@@ -102,8 +102,8 @@ class Sourced:
                 os.nice(15)
                 os.closerange(3, 1 << 16)
                 rules = self._ground.rules
-                judged = (rules.matcher(), rules.ignores()) if rules else (None, None)
-                review.record_base(str(self._job["source"]), path, *judged, int(since * 1e9))
+                matcher, ignores = (rules.matcher(), rules.ignores()) if rules else (None, None)
+                review.record_base(str(self._job["source"]), path, matcher, ignores, int(since * 1e9))
             finally:
                 os._exit(0)
 
