@@ -120,6 +120,8 @@ class Daemon:
                     f"--pidfile={self.place}/pid",
                     f"--host=unix://{self.socket}",
                     "--bridge=none",
+                    "--iptables=false",
+                    "--ip6tables=false",
                     f"--default-address-pool={_POOL}",
                     *self._more,
                 ],
@@ -139,11 +141,14 @@ class Daemon:
 
     def kill(self, number=signal.SIGTERM):
         """End it; with SIGTERM it ends its containers too."""
+        self._remove_networks()
         self._process.send_signal(number)
         self._process.wait(60)
 
-    def wait(self, seconds):
-        self._process.wait(seconds)
+    def _remove_networks(self):
+        """An engine leaves their bridges behind when it ends."""
+        command = ["docker", f"--host=unix://{self.socket}", "network", "rm", "atoll"]
+        subprocess.run(command, capture_output=True, check=False)
 
     def remove(self):
         """All that it has left: a killed one leaves containerd and mounts."""

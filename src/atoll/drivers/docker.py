@@ -33,6 +33,7 @@ class DockerDriver(CommittedHistory, Reviewed):
             Capability.WATCH,
             Capability.ISOLATION,
             Capability.NETWORK_NONE,
+            Capability.NETWORK_ALL,
             Capability.NETWORK_HOST,
             Capability.LIMITS,
             Capability.LIFETIME,
@@ -60,4 +61,6 @@ class DockerDriver(CommittedHistory, Reviewed):
         lift(box)
 
     async def health(self) -> list[Layer]:
-        return [Layer("engine", ready=True, detail="…")]
+        from .docker_doctor import layers
+
+        return await self.io.in_thread(layers)

@@ -47,7 +47,7 @@ def job_for(spec: Spec, box: str, resume: Handle | None, home: str) -> dict[str,
     _refuse(spec)
     source = None if spec.source is None else _source(spec.source, home)
     engine = docker_finding.engine()
-    image = _image(engine, spec.image, home)
+    image, bridge = _asked(engine, spec, home)
     uid, gid = _user(resume)
     _furnish(box, uid, gid)
     size = _disk(spec)
@@ -84,6 +84,7 @@ def job_for(spec: Spec, box: str, resume: Handle | None, home: str) -> dict[str,
         "disk": size,
         "grounded": grounded,
         "network": spec.network,
+        "bridge": bridge,
         "attached": attached,
         "runtime": runtime,
         "limits": _limits(spec, size),
@@ -105,7 +106,6 @@ def _refuse(spec: Spec) -> None:
         "audit": spec.audit,
         "packages": bool(spec.packages),
         "codebase": spec.codebase is not None,
-        f"network={spec.network!r}": spec.network == "all",
     }
     for wish, asked in wishes.items():
         if asked:
@@ -151,9 +151,13 @@ def _source(path: str, home: str) -> str:
     return real
 
 
-def _image(engine: Engine, image: str | None, home: str) -> docker_images.Image:
+def _asked(engine: Engine, spec: Spec, home: str) -> tuple[docker_images.Image, str | None]:
+    """What the engine has to have: the image, and the bridge of a network."""
+    from .docker_networks import bridge
+
     try:
-        return docker_images.find(engine, image, home)
+        image = docker_images.find(engine, spec.image, home)
+        return image, bridge(engine) if spec.network == "all" else None
     except Unreachable as error:
         raise error.as_error() from error
     except Refused as error:

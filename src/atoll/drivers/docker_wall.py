@@ -12,13 +12,15 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..engine import holders, inspection, messages, usage
+from ..engine import holders, inspection, kernel, messages, usage
 from ..engine.settings import started_at
 from ..engine.steward.wall import FILES, StartFailed, Wall
 from . import docker_attach
 from .docker_container import LINE, name_of
 from .docker_engine import Engine, Refused, Unreachable
 from .docker_ground import Ground, targets
+from .docker_networks import separate
+from .docker_orphans import sweep_now_and_then
 from .docker_sources import DISCARD, RULES, STAGE, Sourced
 
 _BIRTH, _LOOK = 60.0, 0.25
@@ -53,6 +55,8 @@ class DockerWall(Wall):
         finally:
             if self._ground is not None:
                 self._ground.lift()
+        if self.job["bridge"] and os.geteuid() == 0:
+            self._separate(self.job["bridge"])
         self._sourced.first = self.guest
         self._sourced.record(since)
         walls = [*WALLS, *(["network namespace"] if self.job["network"] != "host" else [])]
@@ -66,6 +70,26 @@ class DockerWall(Wall):
             "view": self._ground.recipe if self._ground else None,
         }
         return control
+
+    def _separate(self, bridge: str) -> None:
+        try:
+            separate(bridge)
+        except OSError as error:
+            raise StartFailed(
+                f"The sandboxes on a network cannot be kept apart: {error}.", "wall_unavailable"
+            ) from error
+
+    def kept(self) -> None:
+        """In a process of its own, which nobody waits for."""
+        between = os.fork()
+        if between == 0:
+            try:
+                if os.fork() == 0:
+                    kernel.close_from(3, ())
+                    sweep_now_and_then(self._engine, self.job["home"])
+            finally:
+                os._exit(0)
+        os.waitpid(between, 0)
 
     def _start_connected(self) -> socket.socket:
         path = f"{self.box}/{LINE}/{LINE}"

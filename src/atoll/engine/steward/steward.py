@@ -196,6 +196,8 @@ class Steward:
         else:
             self._change(client, request)
             messages.send(client, {"ok": {"status": "paused" if self._paused else "running"}})
+            if op == "keep":
+                self._wall.kept()
 
     def _pass_on(self, client: socket.socket, request: dict[str, Any]) -> None:
         """What only this kind of wall can do."""
