@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from typing import Any
@@ -35,6 +36,8 @@ _LAST_UID = (1 << 31) - 1
 _NOT_A_WORKDIR = frozenset(
     ("bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "opt", "proc", "run", "sbin", "sys", "tmp", "usr")
 )
+# It goes to the guest, with all else that is in an environment, in one message.
+_LONGEST_ENV = 100_000
 _KILLS = {True: "/sys/fs/cgroup/memory.events", False: "/sys/fs/cgroup/memory/memory.oom_control"}
 
 
@@ -44,7 +47,7 @@ def job_for(spec: Spec, box: str, resume: Handle | None, home: str) -> dict[str,
     Raises:
         Unsupported, InvalidInput, WallUnavailable, CreateFailed.
     """
-    _refuse(spec)
+    refuse(spec)
     source = None if spec.source is None else _source(spec.source, home)
     engine = docker_finding.engine()
     image, bridge = _asked(engine, spec, home)
@@ -100,7 +103,7 @@ def rules(spec: Spec) -> dict[str, Any] | None:
     return to_json(spec.permissions)
 
 
-def _refuse(spec: Spec) -> None:
+def refuse(spec: Spec) -> None:
     """What is asked for by name and cannot be given."""
     wishes = {
         "audit": spec.audit,
@@ -112,6 +115,8 @@ def _refuse(spec: Spec) -> None:
             raise Unsupported(f"The docker driver cannot honour {wish}.", hint="Leave it out, or use another driver.")
     if os.geteuid() != 0 and (spec.permissions is not None or spec.ignore):
         raise Unsupported("Path permissions in a container need root.", hint="Run as root, or use the jail.")
+    if (size := len(json.dumps(dict(spec.env)))) > _LONGEST_ENV:
+        raise InvalidInput(f"env has {size} bytes as JSON; a container takes {_LONGEST_ENV}. Write a file instead.")
     first = spec.workdir.split("/")[1]
     below_ours = any(spec.workdir.startswith(f"{place}/") for place in ("/home", "/root"))
     if first in _NOT_A_WORKDIR or (below_ours and spec.workdir != layout.HOME_INSIDE):

@@ -26,6 +26,8 @@ from .docker_sources import DISCARD, RULES, STAGE, Sourced
 _BIRTH, _LOOK = 60.0, 0.25
 # How long the engine may take to say what became of a container that has ended, and to remove one.
 _STORY, _REMOVAL, _MOMENT = 1.5, 30.0, 0.02
+# So long the processor is left to who has just got a sandbox, before the next one is started ahead.
+_AFTER_YOU = 0.3
 _KILLED = 128 + signal.SIGKILL
 _APART = ("mnt", "pid", "ipc", "uts")
 _CAPABILITIES = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
@@ -79,17 +81,31 @@ class DockerWall(Wall):
                 f"The sandboxes on a network cannot be kept apart: {error}.", "wall_unavailable"
             ) from error
 
-    def kept(self) -> None:
-        """In a process of its own, which nobody waits for."""
+    def kept(self, request: Mapping[str, Any]) -> None:
+        """Remove what others have left, and start those ahead who may be wanted next: in a process of its own."""
         between = os.fork()
         if between == 0:
             try:
                 if os.fork() == 0:
                     kernel.close_from(3, ())
-                    sweep_now_and_then(self._engine, self.job["home"])
+                    self._do_chores(request)
             finally:
                 os._exit(0)
         os.waitpid(between, 0)
+
+    def _do_chores(self, request: Mapping[str, Any]) -> None:
+        if request.get("pool"):
+            time.sleep(_AFTER_YOU)
+            from ..io import BlockingIO
+            from ..policy.spec import spec_from_json
+            from .docker import DockerDriver
+
+            os.environ["DOCKER_HOST"] = f"unix://{self._engine.path}"
+            os.environ["ATOLL_HOME"] = self.job["home"]
+            if self.job["runtime"]:
+                os.environ["ATOLL_DOCKER_RUNTIME"] = self.job["runtime"]
+            DockerDriver(BlockingIO()).top_up(spec_from_json(request["spec"]), int(request["pool"]))
+        sweep_now_and_then(self._engine, self.job["home"])
 
     def _start_connected(self) -> socket.socket:
         path = f"{self.box}/{LINE}/{LINE}"

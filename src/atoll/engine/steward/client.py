@@ -84,10 +84,14 @@ class StewardDriver(Driver):
         self, spec: Spec, register: Register, resume: Handle | None = None, begin: Mapping[str, Any] | None = None
     ) -> Handle:
         """`begin` is what its files are copied from: the directory `files`, and whose they are, `uid`, if known."""
-        name = f"{self.name}-{os.urandom(6).hex()}" if resume is None else resume.id
-        box = _box(self.name, name) if resume is None else self.box(resume)
+        name, box = self._new_box() if resume is None else (resume.id, self.box(resume))
         job = await self.io.in_thread(lambda: self._furnish(spec, box, resume))
         return await self._birth(name, box, spec, job, register, begin)
+
+    def _new_box(self) -> tuple[str, str]:
+        """The id and the directory of a sandbox that is to be."""
+        name = f"{self.name}-{os.urandom(6).hex()}"
+        return name, _box(self.name, name)
 
     def _furnish(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
         if resume is None:
@@ -109,30 +113,43 @@ class StewardDriver(Driver):
         begin: Mapping[str, Any] | None,
     ) -> Handle:
         """Start the steward, and let it live once the sandbox is written down."""
-        order = {
+        order = self._order(box, spec, job)
+        order["begin"] = begin and {"files": begin["files"], "owners": _owners(begin, job)}
+        with await self.io.in_thread(lambda: self._start(order)) as ours:
+            facts, _ = await self._answer(ours, "ready", COPYING if begin else _PATIENCE)
+            handle = Handle(self.name, name, {**facts, "box": box})
+            register(handle)
+            await self._ask_on(ours, handle, {"op": "keep", **self.last_words(spec)})
+        return handle
+
+    def last_words(self, spec: Spec) -> dict[str, Any]:
+        """What the wall is told when its sandbox is written down."""
+        return {}
+
+    def _order(self, box: str, spec: Spec, job: dict[str, Any]) -> dict[str, Any]:
+        """What a steward is told."""
+        return {
             "wall": self.wall,
-            "begin": begin and {"files": begin["files"], "owners": _owners(begin, job)},
             "box": box,
             "job": {name: value for name, value in job.items() if name != "env"},
             "env": job.get("env"),
             "lifetime": spec.lifetime,
             "path": [place for place in sys.path if place],
         }
+
+    def _start(self, order: dict[str, Any]) -> socket.socket:
+        """Start a steward; gives the line on which it says that it is ready. May block for a moment."""
         ours, theirs = messages.pair()
-        with ours:
-            try:
-                with theirs:
-                    await self.io.in_thread(lambda: _start(order, theirs, warm=self.warm))
-            except BaseException:
-                self.abandon(box, job)
-                if not kept_until(box):
-                    remove_tree(box)
-                raise
-            facts, _ = await self._answer(ours, "ready", COPYING if begin else _PATIENCE)
-            handle = Handle(self.name, name, {**facts, "box": box})
-            register(handle)
-            await self._ask_on(ours, handle, {"op": "keep"})
-        return handle
+        try:
+            with theirs:
+                _start(order, theirs, warm=self.warm)
+        except BaseException:
+            ours.close()
+            self.abandon(order["box"], order["job"])
+            if not kept_until(order["box"]):
+                remove_tree(order["box"])
+            raise
+        return ours
 
     def box(self, handle: Handle) -> str:
         """The directory of a sandbox."""
