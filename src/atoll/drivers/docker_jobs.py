@@ -15,7 +15,7 @@ from ..engine.steward.lines import guest_command
 from ..engine.steward.wall import FILES
 from ..errors import CreateFailed, InvalidInput, Unsupported
 from ..types import Enforcement, Handle, Spec
-from . import docker_finding, docker_ground, docker_images
+from . import docker_entry, docker_finding, docker_ground, docker_images
 from .docker_container import (
     HOME_LABEL,
     ID_LABEL,
@@ -188,6 +188,9 @@ def _furnish(box: str, uid: int, gid: int) -> None:
     for name, text in accounts("", uid, gid).items():
         with open(f"{box}/etc/{name}", "w", encoding="utf-8") as file:
             file.write(text)
+    for name, content in docker_entry.files(LINE_INSIDE).items():
+        with open(f"{box}/{LINE}/{name}", "wb") as file:
+            file.write(content)
 
 
 def _copy(source: str, target: str) -> None:
@@ -238,8 +241,10 @@ def _command(spec: Spec, image: docker_images.Image, *, attached: bool) -> list[
         own = f"{layout.HOME_INSIDE}/.local/lib/{os.path.basename(roottree.LIBRARY)}/site-packages"
         config["python_path"] = [*library, own, site]
     line = ("--stream-fds", "0,1") if attached else ("--control-path", f"{LINE_INSIDE}/{LINE}")
-    command = guest_command(roottree.PYTHON, roottree.GUEST, line, config)
-    return command if image.own else [*roottree.alone_command(), *command[1:]]
+    python, *command = guest_command(roottree.PYTHON, roottree.GUEST, line, config)
+    if not attached:
+        command.insert(command.index("-S") + 1, f"{LINE_INSIDE}/{docker_entry.ENTER}")
+    return [python, *command] if image.own else [*roottree.alone_command(), *command]
 
 
 def _limits(spec: Spec, size: int | None) -> dict[str, Enforcement]:

@@ -200,6 +200,8 @@ class DockerWall(Wall):
         facts = inspection.status(pid)
         missing = [name for name in _CAPABILITIES if int(facts[name], 16)]
         missing += [name for name, value in (("NoNewPrivs", "1"), ("Seccomp", "2")) if facts.get(name) != value]
+        if int(facts.get("Seccomp_filters", 2)) < 2:
+            missing.append("Seccomp_filters")
         if set(facts["Uid"].split()) != {str(self.job["uid"])}:
             missing.append("Uid")
         apart = _APART if self.job["network"] == "host" else (*_APART, "net")
