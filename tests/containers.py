@@ -144,6 +144,15 @@ class Daemon:
         self._remove_networks()
         self._process.send_signal(number)
         self._process.wait(60)
+        if number == signal.SIGKILL:
+            self._kill_containerd()
+
+    def _kill_containerd(self):
+        """It is the engine's child here; elsewhere it is a service of its own. What it has started lives on."""
+        pidfile = self.place / "exec/containerd/containerd.pid"
+        with contextlib.suppress(OSError, ValueError):
+            os.kill(int(pidfile.read_text()), signal.SIGKILL)
+            pidfile.unlink()  # nobody may take notice of its end, and the next engine would wait for it
 
     def _remove_networks(self):
         """An engine leaves their bridges behind when it ends."""
@@ -162,8 +171,7 @@ class Daemon:
 
     def remove(self):
         """All that it has left: a killed one leaves containerd and mounts."""
-        with contextlib.suppress(OSError, ValueError):
-            os.kill(int((self.place / "exec/containerd/containerd.pid").read_text()), signal.SIGKILL)
+        self._kill_containerd()
         with open("/proc/self/mountinfo", encoding="utf-8") as file:
             mounted = [line.split()[4] for line in file]
         for path in sorted((path for path in mounted if path.startswith(f"{self.place}/")), reverse=True):

@@ -46,6 +46,7 @@ def named(engine, tmp_path_factory):
 def test_an_image_by_name_needs_no_python_of_its_own(named):
     with Sandbox.create("docker", image=named, env={"OWN": "too"}) as sandbox:
         assert sandbox.run("echo $COLOUR $OWN; cat /etc/passwd").stdout.startswith("blue too\nroot:x:0:0:")
+        assert "postgres:x:70:70:" in sandbox.run("cat /etc/passwd").stdout
         assert "/opt/tools:/bin" in sandbox.run("echo $PATH").stdout
         assert sandbox.run_code("import os, sqlite3; os.getuid() != 0").text == "True"
         assert sandbox.info.spec.image == named

@@ -1,4 +1,4 @@
-"""Hostile code in a container: what it sees of the host and of the engine, and what it cannot do. Each with a control."""
+"""Hostile code in a container: what it sees of the host and of the engine, and what it cannot do."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def test_calls_that_have_broken_containers_are_refused(sandbox, name, code):
 
 
 def test_only_its_own_places_can_be_written_to(sandbox):
-    found = sandbox.run("find / -xdev -writable -not -type l 2>/dev/null | grep -v ^/proc").stdout.split()
-    assert found == []
+    found = sandbox.run("find / -xdev -writable -not -type l 2>/dev/null").stdout.split()
+    assert sorted(found) == ["/home/user", "/tmp", "/workspace"]
     mounted = sandbox.run("awk '$4 ~ /^rw/ {print $2}' /proc/mounts").stdout.split()
     writable = {path for path in mounted if sandbox.run(f"touch {path}/x 2>/dev/null").success}
     assert writable == {"/workspace", "/home/user", "/tmp", "/dev/shm", "/dev/mqueue"} & set(mounted)
@@ -122,10 +122,10 @@ def test_neighbours_on_a_network_do_not_reach_each_other(engine):
         address = next(word for word in address.split() if not word.startswith("127."))
         reach = (
             "import socket\n"
-            "try: socket.create_connection((%r, %d), 3); answer = 'reached'\n"
+            f"try: socket.create_connection(({address!r}, {port}), 3); answer = 'reached'\n"
             "except OSError as error: answer = type(error).__name__\n"
             "answer"
-        ) % (address, port)
+        )
         assert one.run_code(reach).text == "'reached'"
         with socket.create_connection((address, port), 3):
             pass  # the host reaches it: the bridge works

@@ -50,9 +50,9 @@ def job_for(spec: Spec, box: str, resume: Handle | None, home: str) -> dict[str,
     refuse(spec)
     source = None if spec.source is None else _source(spec.source, home)
     engine = docker_finding.engine()
-    image, bridge = _asked(engine, spec, home)
+    image, bridge, known = _asked(engine, spec, home)
     uid, gid = _user(resume)
-    _furnish(box, uid, gid)
+    _furnish(box, uid, gid, known)
     size = _disk(spec)
     grounded = os.geteuid() == 0
     if not grounded and source is not None and resume is None and spec.snapshot is None:
@@ -156,13 +156,14 @@ def _source(path: str, home: str) -> str:
     return real
 
 
-def _asked(engine: Engine, spec: Spec, home: str) -> tuple[docker_images.Image, str | None]:
-    """What the engine has to have: the image, and the bridge of a network."""
+def _asked(engine: Engine, spec: Spec, home: str) -> tuple[docker_images.Image, str | None, str]:
+    """What the engine has to have: the image, the bridge of a network; and the users that the image knows."""
     from .docker_networks import bridge
 
     try:
         image = docker_images.find(engine, spec.image, home)
-        return image, bridge(engine) if spec.network == "all" else None
+        interface = bridge(engine) if spec.network == "all" else None
+        return image, interface, "" if image.own else docker_images.passwd(engine, image, home)
     except Unreachable as error:
         raise error.as_error() from error
     except Refused as error:
@@ -179,13 +180,13 @@ def _user(resume: Handle | None) -> tuple[int, int]:
     return uid, uid
 
 
-def _furnish(box: str, uid: int, gid: int) -> None:
+def _furnish(box: str, uid: int, gid: int, known: str) -> None:
     if os.geteuid() != 0:
         for name in _PLACES:
             os.makedirs(f"{box}/{FILES}/{name}", mode=0o755, exist_ok=True)
     for name in (LINE, "etc"):
         os.makedirs(f"{box}/{name}", mode=0o755, exist_ok=True)
-    for name, text in accounts("", uid, gid).items():
+    for name, text in accounts(known, uid, gid).items():
         with open(f"{box}/etc/{name}", "w", encoding="utf-8") as file:
             file.write(text)
     for name, content in docker_entry.files(LINE_INSIDE).items():

@@ -168,7 +168,7 @@ class DockerWall(Wall):
                 "wall_unavailable",
                 "Set DOCKER_HOST to the socket of an engine on this machine.",
             )
-        return StartFailed(f"The engine does not make the container: {error}.", "create_failed")
+        return StartFailed(f"The engine does not make the container: {error}.", *_fix(str(error)))
 
     def _run(self) -> None:
         try:
@@ -318,8 +318,10 @@ class DockerWall(Wall):
 
 
 def _fix(message: str) -> tuple[str, str | None]:
-    if "no space left" in message:
+    """What kind of failure the engine tells of, and what to do about it."""
+    told = message.lower()
+    if "no space left" in told:
         return "create_failed", "The engine's disk is full. Run: docker system prune"
-    if "unknown or invalid runtime" in message.lower() or ("runtime" in message and "not found" in message):
-        return "wall_unavailable", "Add the runtime to the engine's daemon.json, or unset ATOLL_DOCKER_RUNTIME."
+    if "runtime" in told and ("unknown" in told or "invalid" in told or "not found" in told):
+        return "wall_unavailable", "Add the runtime to the engine's daemon.json, or run: unset ATOLL_DOCKER_RUNTIME"
     return "create_failed", None
