@@ -104,10 +104,14 @@ class StewardDriver(Driver):
 
         `more` is for the wall. Where nobody registers it, it ends with this process at the latest.
         """
-        name = f"{self.name}-{os.urandom(6).hex()}" if resume is None else resume.id
-        box = self.place(name) if resume is None else self.box(resume)
+        name, box = self._new_box() if resume is None else (resume.id, self.box(resume))
         job = await self.io.in_thread(lambda: self._furnish(spec, box, resume))
         return await self._birth(name, box, spec, {**job, **more}, register, begin)
+
+    def _new_box(self) -> tuple[str, str]:
+        """The id and the directory of a sandbox that is to be."""
+        name = f"{self.name}-{os.urandom(6).hex()}"
+        return name, self.place(name)
 
     def _furnish(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
         if resume is None:
@@ -129,26 +133,10 @@ class StewardDriver(Driver):
         begin: Mapping[str, Any] | None,
     ) -> Handle:
         """Start the steward, and let it live once the sandbox is written down."""
-        order = {
-            "wall": self.wall,
-            "begin": begin and {"files": begin["files"], "owners": _owners(begin, job)},
-            "box": box,
-            "job": {name: value for name, value in job.items() if name != "env"},
-            "env": job.get("env"),
-            "lifetime": spec.lifetime,
-            "path": [place for place in sys.path if place],
-        }
-        ours, theirs = messages.pair()
+        order = self._order(box, spec, job)
+        order["begin"] = begin and {"files": begin["files"], "owners": _owners(begin, job)}
         with contextlib.ExitStack() as line:
-            line.enter_context(ours)
-            try:
-                with theirs:
-                    await self.io.in_thread(lambda: _start(order, theirs, self.warmth() if self.warm else None))
-            except BaseException:
-                self.abandon(box, job)
-                if not kept_until(box):
-                    remove_tree(box)
-                raise
+            ours = line.enter_context(await self.io.in_thread(lambda: self._start(order)))
             facts, _ = await self._answer(ours, "ready", COPYING if begin else _PATIENCE)
             handle = Handle(self.name, name, {**facts, "box": box})
             if register is None:
@@ -156,8 +144,37 @@ class StewardDriver(Driver):
                 self._unregistered[name] = line.pop_all()
                 return handle
             register(handle)
-            await self._ask_on(ours, handle, {"op": "keep"})
+            await self._ask_on(ours, handle, {"op": "keep", **self.last_words(spec)})
         return handle
+
+    def last_words(self, spec: Spec) -> dict[str, Any]:
+        """What the wall is told when its sandbox is written down."""
+        return {}
+
+    def _order(self, box: str, spec: Spec, job: dict[str, Any]) -> dict[str, Any]:
+        """What a steward is told."""
+        return {
+            "wall": self.wall,
+            "box": box,
+            "job": {name: value for name, value in job.items() if name != "env"},
+            "env": job.get("env"),
+            "lifetime": spec.lifetime,
+            "path": [place for place in sys.path if place],
+        }
+
+    def _start(self, order: dict[str, Any]) -> socket.socket:
+        """Start a steward; gives the line on which it says that it is ready. May block for a moment."""
+        ours, theirs = messages.pair()
+        try:
+            with theirs:
+                _start(order, theirs, self.warmth() if self.warm else None)
+        except BaseException:
+            ours.close()
+            self.abandon(order["box"], order["job"])
+            if not kept_until(order["box"]):
+                remove_tree(order["box"])
+            raise
+        return ours
 
     def box(self, handle: Handle) -> str:
         """The directory of a sandbox."""
