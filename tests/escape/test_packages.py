@@ -270,9 +270,8 @@ def test_a_package_that_is_hostile_when_it_is_imported_gets_nowhere(maker):
 
 def tamperings():
     """Each of them as root and as a user; in a sample, one day as one and the other day as the other."""
-    makers = ("root", "user")
     for number, name in enumerate(TAMPERED):
-        for maker in thorough.amount(makers, [makers[(thorough.SEED + number) % 2]]):
+        for maker in thorough.turns(("root", "user"), number):
             yield name, maker
 
 

@@ -6,6 +6,7 @@ import json
 import os
 
 import pytest
+from tests import thorough
 from tests.snapshots import kinds
 
 from atoll import Busy, Sandbox
@@ -56,7 +57,7 @@ def push(box, name=None):
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("with_source", [False, True])
+@pytest.mark.parametrize("with_source", thorough.turns([False, True]))
 def test_old_layers_become_one_and_nothing_changes(make, snapshots, home, tmp_path, eventually, with_source):
     wishes = {}
     if with_source:
