@@ -275,7 +275,7 @@ def tamperings():
             yield name, maker
 
 
-@pytest.mark.parametrize(("name", "maker"), tamperings(), indirect=["maker"])
+@pytest.mark.parametrize(("name", "maker"), list(tamperings()), indirect=["maker"])
 def test_a_nursery_that_was_tampered_with_gives_no_weaker_sandbox(maker, name):
     """Whoever comes from it is looked at from outside: it is walled as ever, or there is no sandbox of it."""
     reason = TAMPERED[name][1 if maker.name == "root" else 2]
