@@ -32,7 +32,7 @@ run: setup
 	$(BIN)/python examples/codebase.py
 
 test: setup
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # Everything that a day's run tries a sample of (tests/thorough.py).
 test-thorough: export ATOLL_THOROUGH = 1
