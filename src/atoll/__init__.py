@@ -16,6 +16,7 @@ from __future__ import annotations
 TYPE_CHECKING = False  # what type checkers take for true; importing typing for it would cost 5 ms
 if TYPE_CHECKING:
     from .client.codebases import AsyncCodebases
+    from .client.lines import by_line
     from .client.snapshots import AsyncSnapshots
     from .client.tools import Tools
     from .errors import (
@@ -161,6 +162,7 @@ __all__ = [
     "Variable",
     "WallUnavailable",
     "__version__",
+    "by_line",
     "extend_preset",
     "get_preset",
     "list_presets",
@@ -173,7 +175,7 @@ __all__ = [
 _SYNC = {"Sandbox", "run", "run_code", "run_many"}
 _ELSEWHERE = {
     "AsyncCodebases": "client.codebases", "AsyncSandbox": "sandbox", "AsyncSnapshots": "client.snapshots",
-    "Codebases": "sync.codebases", "Snapshots": "sync.snapshots", "Tools": "client.tools",
+    "Codebases": "sync.codebases", "Snapshots": "sync.snapshots", "Tools": "client.tools", "by_line": "client.lines",
     "extend_preset": "policy.presets", "get_preset": "policy.presets", "list_presets": "policy.presets",
     "register_preset": "policy.presets",
 }  # fmt: skip

@@ -27,7 +27,7 @@ from .client.lifetime import AsyncLifetime
 from .client.links import Links
 from .client.record import Record
 from .client.review import AsyncReview
-from .client.running import Callback, Running
+from .client.running import Callback, Listener, Running
 from .client.timeline import AsyncTimeline
 from .io import AnyIO
 from .types import Codebase, Completed, ContextInfo, Execution, Info, PermissionsLike, ProcessInfo, Resources, Status
@@ -272,8 +272,8 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
         timeout: Timeout = "default",
         check: bool = False,
         max_output: int = MAX_OUTPUT,
-        on_stdout: Callback | None = None,
-        on_stderr: Callback | None = None,
+        on_stdout: Listener | None = None,
+        on_stderr: Listener | None = None,
     ) -> Completed:
         """Run a command to its end. Text goes to `/bin/sh -c`, a list is a program and its arguments.
 
@@ -285,8 +285,8 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
                 own unless given.
             check: raise `CommandFailed` when the exit code is not 0.
             max_output: bytes of output that are passed on; the rest is dropped, and `truncated` says so.
-            on_stdout, on_stderr: called with text as it comes; never half a character. What is not UTF-8 is
-                U+FFFD there and in the result.
+            on_stdout, on_stderr: called with text as it comes, never half a character; with `by_line(f)`, f is called
+                with lines. What is not UTF-8 is U+FFFD there and in the result.
 
         Raises:
             CommandFailed: `check` was asked for, and the command failed; `CommandTimedOut` where its time was over.
@@ -361,8 +361,8 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
         workdir: str | os.PathLike[str] | None = None,
         timeout: Timeout = "default",
         max_output: int = MAX_OUTPUT,
-        on_stdout: Callback | None = None,
-        on_stderr: Callback | None = None,
+        on_stdout: Listener | None = None,
+        on_stderr: Listener | None = None,
         on_result: ResultCallback | None = None,
         on_error: ErrorCallback | None = None,
         on_input: InputCallback | None = None,

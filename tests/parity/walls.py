@@ -32,6 +32,13 @@ def _capabilities(name):
     return None if lacking and name != registry.DEFAULT else driver.capabilities
 
 
+def once(test):
+    """For a test of what is the same on every wall, such as compilers: it runs on the default one alone."""
+    test.parity_once = True
+    return test
+
+
 def fit_for(test):
     """The names of the walls that can do what a test needs."""
-    return [name for name, capabilities in ready().items() if needed(test) <= capabilities]
+    names = [name for name, capabilities in ready().items() if needed(test) <= capabilities]
+    return names[:1] if getattr(test, "parity_once", False) else names

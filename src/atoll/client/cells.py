@@ -20,7 +20,7 @@ from .lane import Visit
 from .links import Links
 from .operation import Closed, Operation
 from .output import Chunks
-from .running import Audience, Callback, Gathered, check_listener, tell
+from .running import Audience, Gathered, Listener, check_listener, tell
 from .tools import Answering, Tools
 from .turn import Turn
 
@@ -36,8 +36,8 @@ InputCallback = Callable[[str], Any]
 class Listeners(NamedTuple):
     """Who hears of a cell while it runs, and who answers it. Each may be a coroutine function."""
 
-    on_stdout: Callback | None = None
-    on_stderr: Callback | None = None
+    on_stdout: Listener | None = None
+    on_stderr: Listener | None = None
     on_result: ResultCallback | None = None
     on_error: ErrorCallback | None = None
     on_input: InputCallback | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..errors import InvalidInput, ProtocolError, TimedOut, command_failed
 from ..io import IO, BlockingIO
@@ -14,6 +14,7 @@ from ..wire.frames import DATA, DATA_SIZE, END, EVENT, STDOUT, Frame
 from . import answers
 from .command import MAX_OUTPUT
 from .decode import TextChunks, text_of
+from .lines import ByLine, Lines
 from .links import Links
 from .operation import Operation
 
@@ -26,6 +27,7 @@ GRACE = 15.0
 _CO_COROUTINE = 0x80
 
 Callback = Callable[[str], Any]
+Listener: TypeAlias = Callback | ByLine
 
 
 class Running:
@@ -148,11 +150,29 @@ class Told:
             await tell(self._callback, text)
 
 
+class ToldLines:
+    """The same, by the line."""
+
+    def __init__(self, callback: Callback) -> None:
+        self._callback = callback
+        self._lines = Lines()
+
+    async def hear(self, payload: bytes) -> None:
+        await self._say(self._lines.feed(payload))
+
+    async def finish(self) -> None:
+        await self._say(self._lines.finish())
+
+    async def _say(self, lines: list[str]) -> None:
+        for line in lines:
+            await tell(self._callback, line)
+
+
 class Audience:
     """Who hears the output of a command or a cell while it comes."""
 
-    def __init__(self, on_stdout: Callback | None, on_stderr: Callback | None) -> None:
-        self._told = tuple(Told(callback) if callback else None for callback in (on_stdout, on_stderr))
+    def __init__(self, on_stdout: Listener | None, on_stderr: Listener | None) -> None:
+        self._told = tuple(map(_told, (on_stdout, on_stderr)))
 
     async def hear(self, frame: Frame) -> None:
         told = self._told[frame.stream != STDOUT]
@@ -165,8 +185,16 @@ class Audience:
                 await told.finish()
 
 
+def _told(listener: Listener | None) -> Told | ToldLines | None:
+    if isinstance(listener, ByLine):
+        return ToldLines(listener.callback)
+    return None if listener is None else Told(listener)
+
+
 def check_listener(io: IO, name: str, callback: object) -> None:
     """Whether it can be called, and awaited if it has to be. Raises InvalidInput."""
+    if isinstance(callback, ByLine):
+        callback = callback.callback
     if callback is None:
         return
     if not callable(callback):
@@ -211,8 +239,8 @@ async def run(
     feed: Feed | None,
     *,
     check: bool,
-    on_stdout: Callback | None,
-    on_stderr: Callback | None,
+    on_stdout: Listener | None,
+    on_stderr: Listener | None,
 ) -> Completed:
     """Run a command to its end."""
     running = await launch(links, request, feed)

@@ -16,7 +16,7 @@ from . import answers, running
 from .command import MAX_OUTPUT, Timeout, add_surroundings, choose_timeout
 from .links import Links
 from .output import AsyncOutput
-from .running import Audience, Callback, Gathered, Running, check_listener
+from .running import Audience, Gathered, Listener, Running, check_listener
 
 _CLOSE = 60.0
 _OUT_OF_TIME = 124
@@ -56,8 +56,8 @@ class AsyncSession:
         timeout: Timeout = "default",
         check: bool = False,
         max_output: int = MAX_OUTPUT,
-        on_stdout: Callback | None = None,
-        on_stderr: Callback | None = None,
+        on_stdout: Listener | None = None,
+        on_stderr: Listener | None = None,
     ) -> Completed:
         """Run a command, of one or many lines, to its end. The arguments are those of `Sandbox.run`.
 

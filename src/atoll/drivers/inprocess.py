@@ -12,7 +12,6 @@ import signal
 import sys
 from typing import Any
 
-from ..engine.launch import cloudpickle_directory
 from ..engine.steward.client import StewardDriver
 from ..engine.steward.wall import FILES
 from ..errors import CreateFailed, Unsupported
@@ -90,7 +89,6 @@ def _config(spec: Spec, box: str, root: str) -> dict[str, Any]:
         "python": sys.executable,
         "python_path": [place for place in sys.path if os.path.isabs(place)],
         "state": f"{box}/state",
-        "cloudpickle": cloudpickle_directory(),
     }
 
 

@@ -45,6 +45,8 @@ class ContextLink:
     """Starts a context when it is made, unless one is given. Raises Refused when the sandbox has no process left."""
 
     takes_lanes = True
+    costly = False
+    """Whether its process is to stay, even if nothing has run in it for a while."""
 
     def __init__(
         self, machine: Machine, listener: Listener, settings: ContextSettings, started: Optional[Started] = None

@@ -12,7 +12,7 @@ from typing import Callable, Deque, Dict, Optional
 
 from ..wire.frames import DATA, encode
 from .loop import OUT, Callback, Loop
-from .ports import ATOMIC, SMALL
+from .port import ATOMIC, SMALL
 
 MAX_LANES = 64
 

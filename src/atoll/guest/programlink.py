@@ -39,6 +39,7 @@ class ProgramLink:
     """
 
     takes_lanes = False
+    costly = False
 
     def __init__(self, machine: Machine, listener: Listener, settings: ContextSettings) -> None:
         self.mark = machine.marks.issue()

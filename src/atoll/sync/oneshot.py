@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..client.command import MAX_OUTPUT, Command, several
 from ..client.oneshot import all_completed, check_workers, wishes_for_one
-from ..client.running import Callback
+from ..client.running import Listener
 from ..errors import AtollError
 from ..types import Completed, Execution
 from .sandbox import Sandbox
@@ -24,8 +24,8 @@ def run(
     stdin: Input | None = None,
     check: bool = False,
     max_output: int = MAX_OUTPUT,
-    on_stdout: Callback | None = None,
-    on_stderr: Callback | None = None,
+    on_stdout: Listener | None = None,
+    on_stderr: Listener | None = None,
     **wishes: Any,
 ) -> Completed:
     """Run one command in a sandbox of its own. `wishes` are the keywords of `Sandbox.create`.
@@ -44,8 +44,8 @@ def run_code(
     driver: str | None = None,
     *,
     max_output: int = MAX_OUTPUT,
-    on_stdout: Callback | None = None,
-    on_stderr: Callback | None = None,
+    on_stdout: Listener | None = None,
+    on_stderr: Listener | None = None,
     on_result: ResultCallback | None = None,
     on_error: ErrorCallback | None = None,
     on_input: InputCallback | None = None,

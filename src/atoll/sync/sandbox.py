@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ..client import lifecycle
 from ..client.command import MAX_OUTPUT, Command, Timeout
 from ..client.record import Record
-from ..client.running import Callback
+from ..client.running import Callback, Listener
 from ..io import BlockingIO, drive
 from ..sandbox import AsyncSandbox
 from ..types import Codebase, Completed, ContextInfo, Execution, Info, PermissionsLike, ProcessInfo, Resources, Status
@@ -192,8 +192,8 @@ class Sandbox(Batch, Lifetime, Review, Timeline, Audited):
         timeout: Timeout = "default",
         check: bool = False,
         max_output: int = MAX_OUTPUT,
-        on_stdout: Callback | None = None,
-        on_stderr: Callback | None = None,
+        on_stdout: Listener | None = None,
+        on_stderr: Listener | None = None,
     ) -> Completed:
         return drive(
             self._core.run(
@@ -246,8 +246,8 @@ class Sandbox(Batch, Lifetime, Review, Timeline, Audited):
         workdir: str | os.PathLike[str] | None = None,
         timeout: Timeout = "default",
         max_output: int = MAX_OUTPUT,
-        on_stdout: Callback | None = None,
-        on_stderr: Callback | None = None,
+        on_stdout: Listener | None = None,
+        on_stderr: Listener | None = None,
         on_result: ResultCallback | None = None,
         on_error: ErrorCallback | None = None,
         on_input: InputCallback | None = None,

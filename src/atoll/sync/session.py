@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from ..client.command import MAX_OUTPUT, Timeout
-from ..client.running import Callback
+from ..client.running import Listener
 from ..client.session import AsyncSession
 from ..io import drive
 from ..types import Completed
@@ -35,8 +35,8 @@ class Session:
         timeout: Timeout = "default",
         check: bool = False,
         max_output: int = MAX_OUTPUT,
-        on_stdout: Callback | None = None,
-        on_stderr: Callback | None = None,
+        on_stdout: Listener | None = None,
+        on_stderr: Listener | None = None,
     ) -> Completed:
         return drive(
             self._core.run(

@@ -214,26 +214,26 @@ class StewardDriver(Driver):
         return sock
 
     async def _ask(
-        self, handle: Handle, request: dict[str, Any], patience: float = _PATIENCE
+        self, handle: Handle, request: dict[str, Any], patience: float = _PATIENCE, fds: int = 1
     ) -> tuple[dict[str, Any], list[int]]:
-        """One question to the steward.
+        """One question to the steward; so many descriptors at most come with the answer.
 
         Raises:
             SandboxGone: nobody keeps this sandbox any more.
             Unresponsive: its steward cannot be reached from here; that says nothing about the sandbox.
         """
         with self._reach(handle) as sock:
-            return await self._ask_on(sock, handle, request, patience)
+            return await self._ask_on(sock, handle, request, patience, fds)
 
     async def _ask_on(
-        self, sock: socket.socket, handle: Handle, request: dict[str, Any], patience: float = _PATIENCE
+        self, sock: socket.socket, handle: Handle, request: dict[str, Any], patience: float = _PATIENCE, fds: int = 1
     ) -> tuple[dict[str, Any], list[int]]:
         try:
             await self.io.send(sock, messages.encode(request))
         except OSError:
             raise self._gone(handle) from None
         try:
-            return await self._answer(sock, "ok", patience)
+            return await self._answer(sock, "ok", patience, fds)
         except SandboxGone:
             raise self._gone(handle) from None
 
@@ -249,10 +249,10 @@ class StewardDriver(Driver):
         return SandboxGone(f"Sandbox {handle.id} has ended: {_why(self.box(handle)) or 'its steward is gone'}.")
 
     async def _answer(
-        self, sock: socket.socket, word: str, patience: float = _PATIENCE
+        self, sock: socket.socket, word: str, patience: float = _PATIENCE, most: int = 1
     ) -> tuple[dict[str, Any], list[int]]:
         try:
-            data, fds = await self.io.recv_fds(sock, messages.MAX_MESSAGE, 1, patience)
+            data, fds = await self.io.recv_fds(sock, messages.MAX_MESSAGE, most, patience)
             answer = messages.decode(data)
         except TimeoutError:
             raise Unresponsive("The sandbox's steward did not answer in time.") from None
