@@ -9,7 +9,7 @@ import socket
 import sys
 import time
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from ...driver import Driver, Register
@@ -27,7 +27,7 @@ from ...errors import (
 )
 from ...home import state_dir
 from ...io import Stream
-from ...types import Handle, Info, Metrics, Spec, Status
+from ...types import Capability, Handle, Info, Metrics, Spec, Status
 from .. import messages
 from ..removal import remove_tree
 from ..settings import started_at
@@ -58,6 +58,9 @@ class StewardDriver(Driver):
 
     warm: ClassVar[bool] = False
     """Whether stewards are forked from a process that stays for the next ones. One is needed for a `ForkedWall`."""
+
+    preload: ClassVar[Sequence[str]] = ()
+    """Modules that this process imports ahead, if it can."""
 
     @abstractmethod
     def prepare(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
@@ -122,7 +125,7 @@ class StewardDriver(Driver):
         with ours:
             try:
                 with theirs:
-                    await self.io.in_thread(lambda: _start(order, theirs, warm=self.warm))
+                    await self.io.in_thread(lambda: _start(order, theirs, self.preload if self.warm else None))
             except BaseException:
                 self.abandon(box, job)
                 if not kept_until(box):
@@ -176,9 +179,13 @@ class StewardDriver(Driver):
         await self._ask(handle, {"op": "resume"})
 
     async def keep(self, handle: Handle) -> None:
+        if Capability.STOP not in self.capabilities:
+            await super().keep(handle)
         await self._ask(handle, {"op": "checkpoint"})
 
     async def stop(self, handle: Handle) -> None:
+        if Capability.STOP not in self.capabilities:
+            await super().stop(handle)
         await self._ask(handle, {"op": "stop"})
 
     async def destroy(self, handle: Handle) -> None:
@@ -285,13 +292,13 @@ def _box(driver: str, name: str) -> str:
     return os.path.join(state_dir(), driver, name)
 
 
-def _start(order: dict[str, Any], maker: socket.socket, *, warm: bool) -> None:
+def _start(order: dict[str, Any], maker: socket.socket, preload: Sequence[str] | None) -> None:
     from . import launch
 
-    if warm:
-        launch.start_warm(order, maker, state_dir())
-    else:
+    if preload is None:
         launch.start(order, maker)
+    else:
+        launch.start_warm(order, maker, state_dir(), preload)
 
 
 def _end_steward(handle: Handle) -> None:
