@@ -254,7 +254,7 @@ class StopLosesFiles(FakeDriver):
 
     async def stop(self, handle):
         await super().stop(handle)
-        workspace = handle.data["path"] + "/root/workspace"
+        workspace = handle.data["box"] + "/files/workspace"
         shutil.rmtree(workspace)
         os.mkdir(workspace)
 
@@ -268,7 +268,7 @@ class SharesTheSource(FakeDriver):
     async def create(self, spec, register, resume=None):
         handle = await super().create(spec._replace(source=None), register, resume)
         if spec.source:
-            workspace = handle.data["path"] + "/root/workspace"
+            workspace = handle.data["box"] + "/files/workspace"
             os.rmdir(workspace)
             os.symlink(spec.source, workspace)
         return handle
