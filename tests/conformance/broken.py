@@ -261,7 +261,7 @@ class StopLosesFiles(FakeDriver):
 
 @found_by("test_source_is_the_workspace_and_never_changes")
 class SharesTheSource(FakeDriver):
-    """Mounts the caller's directory where it should have copied it."""
+    """Has the caller's own files where it should have copied them."""
 
     name = "shares-the-source"
 
@@ -269,8 +269,7 @@ class SharesTheSource(FakeDriver):
         handle = await super().create(spec._replace(source=None), register, resume)
         if spec.source:
             workspace = handle.data["box"] + "/files/workspace"
-            os.rmdir(workspace)
-            os.symlink(spec.source, workspace)
+            shutil.copytree(spec.source, workspace, symlinks=True, copy_function=os.link, dirs_exist_ok=True)
         return handle
 
 
