@@ -163,7 +163,7 @@ def open_beneath(directory: int, path: bytes, flags: int, mode: int = 0) -> int:
 def open_below(directory: int, path: bytes, flags: int, mode: int, resolve: int) -> int:
     """openat2, which gives up with EAGAIN where somebody renames directories meanwhile. Raises OSError."""
     if _by_steps:
-        return open_by_steps(directory, path, flags, mode, bool(resolve & IN_ROOT))
+        return _open_by_steps(directory, path, flags, mode, resolve)
     how = _HOW.pack(flags | os.O_CLOEXEC, mode if flags & os.O_CREAT else 0, resolve | _NO_MAGICLINKS)
     number = errno.EAGAIN
     for _ in range(_TRIES):
@@ -175,8 +175,13 @@ def open_below(directory: int, path: bytes, flags: int, mode: int, resolve: int)
             break
     if number == errno.ENOSYS:
         _by_steps.append(True)
-        return open_by_steps(directory, path, flags, mode, bool(resolve & IN_ROOT))
+        return _open_by_steps(directory, path, flags, mode, resolve)
     raise OSError(number, os.strerror(number), path)
+
+
+def _open_by_steps(directory: int, path: bytes, flags: int, mode: int, resolve: int) -> int:
+    links = not resolve & _NO_SYMLINKS
+    return open_by_steps(directory, path, flags, mode, in_root=bool(resolve & IN_ROOT), links=links)
 
 
 def rename(source: int, name: bytes, target: int, new_name: bytes, overwrite: bool) -> None:

@@ -9,7 +9,7 @@ import socket
 import sys
 import time
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from ...driver import Driver, Register
@@ -27,7 +27,7 @@ from ...errors import (
 )
 from ...home import state_dir
 from ...io import Stream
-from ...types import Handle, Info, Metrics, Spec, Status
+from ...types import Capability, Handle, Info, Metrics, Spec, Status
 from .. import messages
 from ..removal import remove_tree
 from ..settings import started_at
@@ -58,6 +58,9 @@ class StewardDriver(Driver):
 
     warm: ClassVar[bool] = False
     """Whether stewards are forked from a process that stays for the next ones. One is needed for a `ForkedWall`."""
+
+    preload: ClassVar[Sequence[str]] = ()
+    """Modules that this process imports ahead, if it can."""
 
     @abstractmethod
     def prepare(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
@@ -129,7 +132,11 @@ class StewardDriver(Driver):
         with ours:
             try:
                 with theirs:
+<<<<<<< HEAD
                     await self.io.in_thread(lambda: _start(order, theirs, self.warmth() if self.warm else None))
+=======
+                    await self.io.in_thread(lambda: _start(order, theirs, self.preload if self.warm else None))
+>>>>>>> main
             except BaseException:
                 self.abandon(box, job)
                 if not kept_until(box):
@@ -183,9 +190,13 @@ class StewardDriver(Driver):
         await self._ask(handle, {"op": "resume"})
 
     async def keep(self, handle: Handle) -> None:
+        if Capability.STOP not in self.capabilities:
+            await super().keep(handle)
         await self._ask(handle, {"op": "checkpoint"})
 
     async def stop(self, handle: Handle) -> None:
+        if Capability.STOP not in self.capabilities:
+            await super().stop(handle)
         await self._ask(handle, {"op": "stop"})
 
     async def destroy(self, handle: Handle) -> None:
@@ -292,13 +303,22 @@ def _box(driver: str, name: str) -> str:
     return os.path.join(state_dir(), driver, name)
 
 
+<<<<<<< HEAD
 def _start(order: dict[str, Any], maker: socket.socket, warmth: tuple[str, str] | None) -> None:
     from . import launch
 
     if warmth is not None:
         launch.start_warm(order, maker, state_dir(), warmth)
     else:
+=======
+def _start(order: dict[str, Any], maker: socket.socket, preload: Sequence[str] | None) -> None:
+    from . import launch
+
+    if preload is None:
+>>>>>>> main
         launch.start(order, maker)
+    else:
+        launch.start_warm(order, maker, state_dir(), preload)
 
 
 def _end_steward(handle: Handle) -> None:

@@ -366,7 +366,7 @@ def keep(job: dict[str, Any], maker: socket.socket) -> NoReturn:
     os.chdir("/")
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     os.dup2(null, 0)
-    sys.path += job["path"]
+    sys.path += [place for place in job["path"] if place not in sys.path]
     maker.set_inheritable(False)
     code = 1
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -78,6 +80,10 @@ class Wall(ABC):
         One is named to a caller who wants its files copied, or is ended for them. Where nobody can tell, nobody.
         """
         return []
+
+    def end_writer(self, writer: Holder) -> None:
+        """End one of `writers`; who is frozen may die when it is thawed. Raises ProcessLookupError."""
+        os.kill(writer.outside, signal.SIGKILL)
 
     def settle(self) -> None:  # noqa: B027 - most walls keep files in a plain directory
         """See to it that all that was written is in the box, to be copied; all is frozen. Raises OSError."""
