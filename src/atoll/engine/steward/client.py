@@ -9,7 +9,7 @@ import socket
 import sys
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ...driver import Driver, Register
@@ -58,9 +58,6 @@ class StewardDriver(Driver):
 
     warm: ClassVar[bool] = False
     """Whether stewards are forked from a process that stays for the next ones. One is needed for a `ForkedWall`."""
-
-    preload: ClassVar[Sequence[str]] = ()
-    """Modules that this process imports ahead, if it can."""
 
     @abstractmethod
     def prepare(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
@@ -132,11 +129,7 @@ class StewardDriver(Driver):
         with ours:
             try:
                 with theirs:
-<<<<<<< HEAD
                     await self.io.in_thread(lambda: _start(order, theirs, self.warmth() if self.warm else None))
-=======
-                    await self.io.in_thread(lambda: _start(order, theirs, self.preload if self.warm else None))
->>>>>>> main
             except BaseException:
                 self.abandon(box, job)
                 if not kept_until(box):
@@ -303,22 +296,13 @@ def _box(driver: str, name: str) -> str:
     return os.path.join(state_dir(), driver, name)
 
 
-<<<<<<< HEAD
 def _start(order: dict[str, Any], maker: socket.socket, warmth: tuple[str, str] | None) -> None:
     from . import launch
 
     if warmth is not None:
         launch.start_warm(order, maker, state_dir(), warmth)
     else:
-=======
-def _start(order: dict[str, Any], maker: socket.socket, preload: Sequence[str] | None) -> None:
-    from . import launch
-
-    if preload is None:
->>>>>>> main
         launch.start(order, maker)
-    else:
-        launch.start_warm(order, maker, state_dir(), preload)
 
 
 def _end_steward(handle: Handle) -> None:

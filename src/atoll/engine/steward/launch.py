@@ -34,17 +34,10 @@ def start(job: dict[str, Any], maker: socket.socket) -> None:
         raise CreateFailed(f"The steward of the sandbox did not start; it ended with {status}.")
 
 
-<<<<<<< HEAD
 def start_warm(job: dict[str, Any], maker: socket.socket, home: str, warmth: tuple[str, str] = ("", "")) -> None:
     """The same, forked from the warm process of a state directory, which is started if need be.
 
     There is one for each `warmth`, see `StewardDriver.warmth`.
-=======
-def start_warm(job: dict[str, Any], maker: socket.socket, home: str, preload: Sequence[str] = ()) -> None:
-    """The same, forked from the warm process of a state directory, which is started if need be.
-
-    Those that have modules to `preload` have a warm process of their own.
->>>>>>> main
 
     Raises:
         WallUnavailable: that one cannot be started.
@@ -52,11 +45,7 @@ def start_warm(job: dict[str, Any], maker: socket.socket, home: str, preload: Se
     """
     source = _as_file(json.dumps(job).encode())
     try:
-<<<<<<< HEAD
         with _warm(home, warmth) as sock:
-=======
-        with _warm(home, preload) as sock:
->>>>>>> main
             messages.send(sock, {"op": "fork"}, source, maker.fileno())
             sock.settimeout(30)
             sock.recv(1)  # its end: the order is taken
@@ -66,7 +55,6 @@ def start_warm(job: dict[str, Any], maker: socket.socket, home: str, preload: Se
         os.close(source)
 
 
-<<<<<<< HEAD
 def _warm(home: str, warmth: tuple[str, str]) -> socket.socket:
     path = f"{home}/run/stewards-{_tag(warmth)}"
     try:
@@ -76,35 +64,16 @@ def _warm(home: str, warmth: tuple[str, str]) -> socket.socket:
 
 
 def _tag(warmth: tuple[str, str]) -> str:
-=======
-def _warm(home: str, preload: Sequence[str]) -> socket.socket:
-    path = f"{home}/run/stewards-{_tag(preload)}"
-    try:
-        return messages.connect(path)
-    except OSError:
-        return _start_once(path, preload)
-
-
-def _tag(preload: Sequence[str]) -> str:
->>>>>>> main
     """Names the warm process that fits this atoll and this interpreter: after an upgrade a new one is started."""
     import hashlib
 
     package = os.stat(os.path.join(_PARENT, "atoll"))
-<<<<<<< HEAD
     python = f"{sys.executable} {os.stat(sys.executable).st_ino:x} {sys.version} {warmth}"
-=======
-    python = f"{sys.executable} {os.stat(sys.executable).st_ino:x} {sys.version} {preload} {preload and sys.path}"
->>>>>>> main
     digest = hashlib.blake2s(python.encode(errors="surrogateescape"), digest_size=6).hexdigest()
     return f"{messages.VERSION}-{package.st_ino:x}-{digest}"
 
 
-<<<<<<< HEAD
 def _start_once(path: str, warmth: tuple[str, str]) -> socket.socket:
-=======
-def _start_once(path: str, preload: Sequence[str]) -> socket.socket:
->>>>>>> main
     """Many may want it at the same time: a lock decides who starts it, and all end with the same one."""
     import fcntl
 
@@ -119,38 +88,22 @@ def _start_once(path: str, preload: Sequence[str]) -> socket.socket:
             pass
         except OSError:
             os.unlink(path)
-<<<<<<< HEAD
         _start(path, warmth)
-=======
-        _start(path, preload)
->>>>>>> main
         return messages.connect(path)
     finally:
         os.close(lock)
 
 
-<<<<<<< HEAD
 def _start(path: str, warmth: tuple[str, str]) -> None:
-=======
-def _start(path: str, preload: Sequence[str]) -> None:
->>>>>>> main
     from ..launch import cloudpickle_directory
 
     reader, writer = os.pipe2(os.O_CLOEXEC)
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-<<<<<<< HEAD
     arguments = (path, cloudpickle_directory(), warmth, _READY)
     places = [place for place in sys.path if place] if warmth[0] else []
     try:
         load = "from atoll.engine.steward.warm import daemon; daemon"
         _run(f"sys.path += {places!r}; {load}(*{arguments!r})", null, writer)
-=======
-    places = [place for place in sys.path if place] if preload else []
-    arguments = (path, cloudpickle_directory(), _READY, tuple(preload), places)
-    program = f"from atoll.engine.steward.warm import daemon; daemon(*{arguments!r})"
-    try:
-        _run(program, null, writer)
->>>>>>> main
     except OSError as error:
         raise WallUnavailable(f"{sys.executable} cannot be started: {error.strerror}.") from error
     finally:

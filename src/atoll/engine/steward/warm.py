@@ -9,20 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
 import json
 import os
 import select
 import signal
 import socket
-import sys
 import time
-<<<<<<< HEAD
 from collections.abc import Callable
 from importlib import import_module
-=======
-from collections.abc import Sequence
->>>>>>> main
 from typing import NoReturn
 
 from ...guest import borrowed, fresh, server
@@ -36,22 +30,16 @@ WANTED = (server, bounds, forked)
 """What its forks use, and find imported."""
 
 
-<<<<<<< HEAD
 def daemon(path: str, cloudpickle: str, warmth: tuple[str, str], ready: int) -> NoReturn:
     """Leave the family of who started this, say so, and serve.
 
     `warmth` is what else is to be done first, see `StewardDriver.warmth`.
     """
-=======
-def daemon(path: str, cloudpickle: str, ready: int, preload: Sequence[str], places: Sequence[str]) -> NoReturn:
-    """Leave the family of who started this, say so, and serve. `places` are where modules to `preload` are."""
->>>>>>> main
     if os.fork():
         os._exit(0)
     os.setsid()
     os.chdir("/")
     kernel.close_from(3, (ready,))
-<<<<<<< HEAD
     try:
         if cloudpickle:
             borrowed.lend(cloudpickle)
@@ -62,14 +50,6 @@ def daemon(path: str, cloudpickle: str, ready: int, preload: Sequence[str], plac
     except BaseException as error:  # noqa: BLE001 - whatever it is, who waits must hear of it
         os.write(ready, json.dumps([str(error) or repr(error), getattr(error, "hint", None)]).encode())
         os._exit(1)
-=======
-    if cloudpickle:
-        borrowed.lend(cloudpickle)
-    if preload:
-        _import(preload, places)
-    contextprocess.find_own_modules()
-    listener = messages.listen(path)
->>>>>>> main
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     gc.collect()
     gc.freeze()
@@ -83,22 +63,10 @@ def daemon(path: str, cloudpickle: str, ready: int, preload: Sequence[str], plac
         os._exit(0)
 
 
-<<<<<<< HEAD
 def _named(target: str) -> Callable[[str], None]:
     module, _, name = target.partition(":")
     found: Callable[[str], None] = getattr(import_module(module), name)
     return found
-=======
-def _import(names: Sequence[str], places: Sequence[str]) -> None:
-    """What packages want to have done at the start of a Python is done, too; only now, when ours are imported."""
-    import site
-
-    site.main()
-    sys.path += [place for place in places if place not in sys.path]
-    for name in names:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
->>>>>>> main
 
 
 def _serve(listener: socket.socket, path: str) -> None:
