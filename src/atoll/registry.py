@@ -30,6 +30,7 @@ BUILT_IN = {
     "docker": BuiltIn("atoll.drivers.docker:DockerDriver", "docker"),
     "inprocess": BuiltIn("atoll.drivers.inprocess:InprocessDriver"),
     "jupyter": BuiltIn("atoll.drivers.jupyter:JupyterDriver", "jupyter"),
+    "jupyter-server": BuiltIn("atoll.drivers.jupyter_server:JupyterServerDriver"),
 }
 
 
