@@ -25,9 +25,11 @@ class BuiltIn(NamedTuple):
 
 BUILT_IN = {
     "jail": BuiltIn("atoll.drivers.jail:JailDriver"),
+    "gvisor": BuiltIn("atoll.drivers.gvisor:GVisorDriver"),
     "fake": BuiltIn("atoll.drivers.fake:FakeDriver"),
     "docker": BuiltIn("atoll.drivers.docker:DockerDriver", "docker"),
     "inprocess": BuiltIn("atoll.drivers.inprocess:InprocessDriver"),
+    "jupyter": BuiltIn("atoll.drivers.jupyter:JupyterDriver", "jupyter"),
 }
 
 

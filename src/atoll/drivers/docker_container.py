@@ -11,7 +11,8 @@ from ..types import Resources
 
 LINE_INSIDE = "/run/atoll"
 LINE = "line"
-ID_LABEL, HOME_LABEL, SNAPSHOT_LABEL = "atoll.id", "atoll.home", "atoll.snapshot"
+ID_LABEL, HOME_LABEL = "atoll.id", "atoll.home"
+SNAPSHOT_LABEL, MANIFEST_LABEL = "atoll.snapshot", "atoll.manifest"
 NETWORK = "atoll"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # What an image could say to the loader of the guest's Python. Commands get it, the guest does not.

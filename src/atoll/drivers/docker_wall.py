@@ -12,12 +12,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ..engine import inspection, messages, usage
+from ..engine import holders, inspection, messages, usage
 from ..engine.settings import started_at
 from ..engine.steward.wall import FILES, StartFailed, Wall
 from . import docker_attach
 from .docker_container import LINE, name_of
 from .docker_engine import Engine, Refused, Unreachable
+from .docker_ground import Ground, targets
 
 _BIRTH, _LOOK = 60.0, 0.25
 # How long the engine may take to say what became of a container that has ended, and to remove one.
@@ -35,18 +36,29 @@ class DockerWall(Wall):
         self._engine = Engine(job["engine"])
         self._name = name_of(box)
         self._first: tuple[int, int] | None = None
+        self._ground = Ground(box, job) if job["grounded"] else None
 
     def start(self) -> socket.socket:
         try:
+            if self._ground is not None:
+                self._ground.lay()
             control = self._start_attached() if self.job["attached"] else self._start_connected()
         except Unreachable as error:
             raise StartFailed(str(error), "wall_unavailable", error.fix) from error
+        finally:
+            if self._ground is not None:
+                self._ground.lift()
         walls = [*WALLS, *(["network namespace"] if self.job["network"] != "host" else [])]
         if self.job["runtime"]:
             walls.insert(0, f"the runtime {self.job['runtime']}")
-        self.facts = {"engine": self._engine.path, "container": self._name, "limits": self.job["limits"]}
-        self.facts["walls"] = walls
+        self.facts = {"engine": self._engine.path, "container": self._name, "uid": self.job["uid"]}
+        self.facts |= {"image": self.job["body"]["Image"], "disk": self.job["disk"]}
+        self.facts |= {"limits": self.job["limits"], "walls": walls, "view": self._recipe()}
         return control
+
+    def _recipe(self) -> str | None:
+        view = None if self._ground is None else self._ground.view
+        return None if view is None else view.recipe
 
     def _start_connected(self) -> socket.socket:
         path = f"{self.box}/{LINE}/{LINE}"
@@ -54,7 +66,8 @@ class DockerWall(Wall):
             os.unlink(path)
         with messages.listen(path) as listener:
             try:
-                os.chmod(path, 0o666)  # the directory is this user's alone, and what is inside has no other way
+                # The directory is this user's alone, and what is inside has no other way.
+                os.chmod(path, 0o666)  # noqa: S103
                 self._create()
                 self._run()
                 control = self._accepted(listener)
@@ -136,6 +149,7 @@ class DockerWall(Wall):
         if pid <= 0:
             raise StartFailed("The engine runs where its processes cannot be seen from here.", "wall_unavailable")
         self._first = pid, started_at(pid)
+        self.guest = pid
         facts = inspection.status(pid)
         missing = [name for name in _CAPABILITIES if int(facts[name], 16)]
         missing += [name for name, value in (("NoNewPrivs", "1"), ("Seccomp", "2")) if facts.get(name) != value]
@@ -169,6 +183,18 @@ class DockerWall(Wall):
                 self._kill()
                 return
 
+    def writers(self) -> list[holders.Holder]:
+        pids = usage.descendants(self.guest) if self.guest else []
+        return [each for place in targets(self.job["workdir"]) for each in holders.writers(pids, place)]
+
+    def settle(self) -> None:
+        if self._ground is not None:
+            self._ground.settle()
+
+    def remove(self) -> None:
+        if self._ground is not None:
+            self._ground.forget()
+
     def _kill(self) -> None:
         """Without an engine: what is left of the container is removed when there is one again."""
         if self._first is None:
@@ -194,7 +220,7 @@ class DockerWall(Wall):
                 raise OSError(f"the engine does not {verb} the container: {error}") from error
 
     def usage(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"disk": usage.disk(f"{self.box}/{FILES}")}
+        found: dict[str, Any] = {"disk": self._disk()}
         try:
             stats = self._engine.get(f"/containers/{self._name}/stats", **{"stream": "false", "one-shot": "true"})
         except (Refused, Unreachable):
@@ -204,6 +230,14 @@ class DockerWall(Wall):
         found |= {"memory": memory.get("usage"), "processes": pids.get("current")}
         found["cpu_seconds"] = None if total is None else total / 1e9
         return found
+
+    def _disk(self) -> int | None:
+        if self._ground is not None and self.job["disk"]:
+            return self._ground.used()
+        try:
+            return usage.disk(f"{self.box}/{FILES}")
+        except (OSError, usage.TooDeep):
+            return None
 
     def _state(self) -> dict[str, Any]:
         try:
@@ -233,6 +267,6 @@ class DockerWall(Wall):
 def _fix(message: str) -> tuple[str, str | None]:
     if "no space left" in message:
         return "create_failed", "The engine's disk is full. Run: docker system prune"
-    if "unknown or invalid runtime" in message.lower() or "runtime" in message and "not found" in message:
+    if "unknown or invalid runtime" in message.lower() or ("runtime" in message and "not found" in message):
         return "wall_unavailable", "Add the runtime to the engine's daemon.json, or unset ATOLL_DOCKER_RUNTIME."
     return "create_failed", None

@@ -9,7 +9,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..codebases.layered import LayeredHistory
 from ..driver import AUDIT, Register
+from ..engine import orders
 from ..engine.layout import Layout
 from ..errors import (
     ProtocolError,
@@ -19,21 +21,22 @@ from ..errors import (
 from ..home import state_dir
 from ..io import Stream
 from ..types import Capability, Denial, Handle, Info, Layer, Metrics, Spec, Status
-from . import jail_jobs
 from .jail_forks import Forks
-from .jail_history import History
 from .jail_talk import home_of
 
 
-class JailDriver(History, Forks):
+class JailDriver(Forks, LayeredHistory):
     name = "jail"
     summary = "kernel namespaces, control groups, Landlock and seccomp on this machine"
     isolation = "container"
     capabilities = frozenset(Capability)
 
+    def places(self, handle: Handle | None = None) -> Layout:
+        return Layout(state_dir() if handle is None else home_of(handle))
+
     async def create(self, spec: Spec, register: Register, resume: Handle | None = None) -> Handle:
         home = state_dir()
-        job = await self.io.in_thread(lambda: jail_jobs.job_for(spec, resume, home))
+        job = await self.io.in_thread(lambda: orders.job_for(spec, resume, home))
         known = None if resume is None else resume.data.get("codebase")
         if spec.snapshot and resume is None:
             manifest = await self.find_snapshot(spec.snapshot)
@@ -51,21 +54,21 @@ class JailDriver(History, Forks):
         """Make a sandbox with what it is made of kept from being removed meanwhile."""
         home = state_dir()
         if spec.codebase is not None and "codebase" not in job:
-            from . import jail_codebases
+            from ..codebases import uses
 
-            with jail_codebases.used(spec.codebase, known) as version:
+            with uses.used(spec.codebase, known) as version:
                 job = {**job, "source": version.tree, "codebase": version.data()}
                 return await self._make_all(spec, job, register, known, resume)
         if not spec.packages:
             return await self._make(home, job, register)
-        from ..packages import cache
+        from ..packages import cache, choosing
 
-        with cache.in_use(jail_jobs.environment(spec, resume, home)) as tree:
+        with cache.in_use(choosing.environment(spec, resume, home)) as tree:
             return await self._make(home, {**job, "environment": tree}, register)
 
     async def workshop(self, spec: Spec, shown: Sequence[str]) -> Handle:
         home = state_dir()
-        job = await self.io.in_thread(lambda: jail_jobs.job_for(spec, None, home))
+        job = await self.io.in_thread(lambda: orders.job_for(spec, None, home))
         return await self._make(home, {**job, "shown": list(shown)}, None)
 
     async def open_guest(self, handle: Handle) -> Stream:
@@ -133,9 +136,9 @@ class JailDriver(History, Forks):
         except SandboxGone:
             await self.io.in_thread(lambda: _sweep(handle))
         if handle.data.get("codebase"):
-            from . import jail_codebases
+            from ..codebases import uses
 
-            jail_codebases.unpin(handle.data, handle.id)
+            uses.unpin(handle.data, handle.id)
 
     async def health(self) -> list[Layer]:
         from ..engine.probe import layers

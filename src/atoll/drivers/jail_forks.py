@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..driver import Register
+from ..engine import orders
 from ..errors import InvalidInput, SandboxError
 from ..home import state_dir
 from ..types import Handle, Spec
-from . import jail_jobs
 from .jail_talk import Talking
 
 # How many sandboxes are made at once for one who wants many: more would only wait for a processor.
@@ -44,13 +44,13 @@ class Forks(Talking):
     ) -> list[Handle]:
         answer, _ = await self._ask(handle, {"op": "restack", "kind": "push", "force": force})
         home = state_dir()
-        job = {**await self.io.in_thread(lambda: jail_jobs.job_for(spec, None, home)), "stack": answer["stack"]}
+        job = {**await self.io.in_thread(lambda: orders.job_for(spec, None, home)), "stack": answer["stack"]}
         job.update(codebase=handle.data.get("codebase"), plain=bool(contexts))
         if spec.codebase is None:
             return await self._make_many(handle, spec, job, register, count, contexts)
-        from . import jail_codebases
+        from ..codebases import uses
 
-        with jail_codebases.used(spec.codebase, job["codebase"]) as version:
+        with uses.used(spec.codebase, job["codebase"]) as version:
             job["source"] = version.tree
             return await self._make_many(handle, spec, job, register, count, contexts)
 
@@ -71,9 +71,9 @@ class Forks(Talking):
             job["lost"] = lost(contexts)
         with contextlib.ExitStack() as stack:
             if spec.packages:
-                from ..packages import cache
+                from ..packages import cache, choosing
 
-                job["environment"] = stack.enter_context(cache.in_use(jail_jobs.environment(spec, parent, home)))
+                job["environment"] = stack.enter_context(cache.in_use(choosing.environment(spec, parent, home)))
             ordered: list[socket.socket] = []
             stack.callback(close_all, ordered)
             made: list[Handle] = []

@@ -98,9 +98,9 @@ class Talking(Driver):
                     await self.io.send(sock, messages.encode({"op": "audit", "start": True}))
                     await self._answer(sock, "ok")
                 if handle.data["codebase"]:
-                    from . import jail_codebases
+                    from ..codebases import uses
 
-                    jail_codebases.pin(handle.data, handle.id)
+                    uses.pin(handle.data, handle.id)
                 register(handle)
                 await self.io.send(sock, messages.encode({"op": "keep"}))
             except BaseException:

@@ -133,6 +133,11 @@ class Group:
         for path in sorted({self._path(c) for c in _V1_AT_BIRTH}):
             write(f"{path}/cgroup.procs", str(pid))
 
+    def enter(self) -> None:
+        """Move this process in, which has one thread only. That is quick; `add` may take long."""
+        for path in [*self.doors(), *([self.shelter()] if self._hierarchy.version == 1 else [])]:
+            write(path, "0")
+
     def doors(self) -> list[str]:
         """Files that a process gets in by, if it writes b"0" itself. That is quick; `add` may take long.
 
@@ -169,15 +174,21 @@ class Group:
             with contextlib.suppress(FileNotFoundError):
                 write(f"{self._path('memory')}/memory.oom.group", "0")
             write(f"{self._path('pids')}/pids.max", str(pids))
-            if cpu is not None:
-                write(f"{self._path('cpu')}/cpu.max", f"{int(cpu * _CPU_PERIOD)} {_CPU_PERIOD}")
-            return
-        self._limit_memory(memory)
-        write(f"{self._path('pids')}/pids.max", str(pids))
+        else:
+            self._limit_memory(memory)
+            write(f"{self._path('pids')}/pids.max", str(pids))
         if cpu is not None:
-            self._gather("cpu")
-            write(f"{self._path('cpu')}/cpu.cfs_period_us", str(_CPU_PERIOD))
-            write(f"{self._path('cpu')}/cpu.cfs_quota_us", str(int(cpu * _CPU_PERIOD)))
+            self.limit_cpu(cpu)
+
+    def limit_cpu(self, cpu: float) -> None:
+        """How many cores all in it may use together. Raises OSError."""
+        quota = int(cpu * _CPU_PERIOD)
+        if self._hierarchy.version == 2:
+            write(f"{self._path('cpu')}/cpu.max", f"{quota} {_CPU_PERIOD}")
+            return
+        self._gather("cpu")
+        write(f"{self._path('cpu')}/cpu.cfs_period_us", str(_CPU_PERIOD))
+        write(f"{self._path('cpu')}/cpu.cfs_quota_us", str(quota))
 
     def _limit_memory(self, memory: int) -> None:
         """Version 1 takes no limit above the one with swap, so which comes first depends on which way they go."""

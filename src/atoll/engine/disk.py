@@ -12,6 +12,7 @@ import struct
 import time
 from collections.abc import Iterator
 
+from .layout import Layout
 from .settings import BirthFailed
 
 _LOOP_CTL_GET_FREE, _LOOP_CONFIGURE = 0x4C82, 0x4C0A
@@ -71,6 +72,21 @@ def _make(path: str, size: int) -> None:
     finally:
         if os.path.exists(draft):
             os.unlink(draft)
+
+
+def of_sandbox(places: Layout, sandbox: str, name: str, size: int) -> tuple[str, int]:
+    """The disk in a sandbox's box, made unless it is there: its device, and a descriptor to hold until it is mounted.
+
+    Raises:
+        BirthFailed: mkfs.ext4 is missing or refuses the size.
+        OSError: there are no loop devices.
+    """
+    image = f"{places.box(sandbox)}/{name}"
+    if not os.path.exists(image):
+        copy_sparse(prepare(f"{places.top}/disks", size), image)
+    else:
+        await_release(image)
+    return attach(image)
 
 
 def copy_sparse(source: str, target: str) -> None:

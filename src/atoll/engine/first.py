@@ -34,7 +34,7 @@ def live(settings: Settings, uid: int, control: socket.socket) -> NoReturn:
             landlock_abi=settings.landlock,
             scoped=not live,
         )
-        server = Server(control, _config(settings, job), score, fds[0] if fds else None, births=live)
+        server = Server(control, config(settings, job), score, fds[0] if fds else None, births=live)
         if job["prefork"]:
             server.prefork_context()
         messages.send(control, {"closed": True})
@@ -76,7 +76,7 @@ def live_nursed(settings: Settings, control: socket.socket, rehearse: Callable[[
         # Alone, and with nothing that is not needed, until the midwife has looked.
         messages.receive(control)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
-        server = Server(control, _config(settings, job), *fds[:2])
+        server = Server(control, config(settings, job), *fds[:2])
         contextprocess.rehearsal = rehearse if job["parked"] else None
         server.prefork_context()
         contextprocess.rehearsal = None
@@ -117,7 +117,8 @@ def environment(settings: Settings, job: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _config(settings: Settings, job: dict[str, Any]) -> Config:
+def config(settings: Settings, job: dict[str, Any]) -> Config:
+    """What the guest of a sandbox is told."""
     library = rootfs.IMAGE_LIBRARY
     in_image = [library, f"{library}/lib-dynload", f"{library}/site-packages"]
     return Config(

@@ -33,7 +33,7 @@ _TERMINALS = 64
 OF_THE_USER = (("max_user_namespaces", 0), ("max_inotify_instances", 64), ("max_inotify_watches", 65536))
 # The names of the host user's keys: no namespace hides them from a sandbox of the same user.
 # And what tells of the host's boot, disks and drivers, and of how many other sandboxes there are.
-_HIDDEN = tuple(
+HIDDEN = tuple(
     f"/proc/{name}"
     for name in ("keys", "key-users", "cmdline", "partitions", "diskstats", "config.gz", "interrupts", "timer_list")
 )
@@ -59,10 +59,10 @@ def enter(root: str, *, locked: bool) -> None:
     mount_terminals()
 
 
-def mount_terminals() -> None:
+def mount_terminals(root: str = "") -> None:
     kernel.mount(
         "devpts",
-        "/dev/pts",
+        f"{root}/dev/pts",
         "devpts",
         kernel.MS_NOSUID | kernel.MS_NOEXEC,
         f"newinstance,ptmxmode=0666,mode=0620,max={_TERMINALS}",
@@ -101,7 +101,7 @@ def unmount_proc() -> None:
     Raises:
         OSError: somebody holds on to it (EBUSY).
     """
-    for name in _HIDDEN:
+    for name in HIDDEN:
         if os.path.exists(name):
             try:
                 kernel.umount(name, 0)
@@ -119,7 +119,7 @@ def hide_first_in_proc() -> None:
 
 
 def hide_in_proc() -> None:
-    for name in _HIDDEN:
+    for name in HIDDEN:
         if os.path.exists(name):
             kernel.mount("/dev/null", name, None, kernel.MS_BIND)
 
@@ -137,10 +137,10 @@ def furnish(box: str, workdir: str) -> None:
     kernel.bind(f"{box}/work", workdir, read_only=False)
 
 
-def mount_shared_memory(most: int | None) -> None:
+def mount_shared_memory(most: int | None, root: str = "") -> None:
     """`most` is what /dev/shm may hold; a control group counts it as memory, so there it needs no bound."""
     size = "50%" if most is None else str(most)
-    kernel.mount("shm", "/dev/shm", "tmpfs", _NOSUID_NODEV, f"mode=1777,size={size}")
+    kernel.mount("shm", f"{root}/dev/shm", "tmpfs", _NOSUID_NODEV, f"mode=1777,size={size}")
 
 
 def mount_disk(device: str, box: str, uid: int) -> str:

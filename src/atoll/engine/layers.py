@@ -18,7 +18,7 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from .layout import Layout
@@ -281,6 +281,31 @@ class Layers:
         for name in os.listdir(self._places.snapshots):
             if name.startswith("."):
                 os.unlink(f"{self._places.snapshots}/{name}")
+
+
+def standing(places: Layout, sandbox: str, job: Mapping[str, Any]) -> Stack:
+    """What lies below the top of one that is being made: if it is resumed what did before, else what its job says.
+
+    Raises:
+        FileNotFoundError: a layer of it is gone.
+        ValueError: it cannot be read.
+    """
+    layers = Layers(places)
+    if job["resume"]:
+        with layers.naming():
+            stack = layers.stack(sandbox)
+            if stack:
+                stack = layers.settle(sandbox, stack)
+                layers.set_stack(sandbox, stack)
+        return stack
+    stack = Stack.from_json(job["stack"])
+    if stack:
+        with layers.naming():
+            layers.set_stack(sandbox, stack)
+            layers.check(stack)
+            for layer in stack.work[:1]:
+                copy_base(layers.path(layer), places.box(sandbox))
+    return stack
 
 
 def write_whole(path: str, value: dict[str, Any]) -> None:

@@ -31,11 +31,12 @@ WRITABLE = ("work", "tmp", "home", "upper", "scratch")
 
 
 class Layout:
-    """The paths of one state directory."""
+    """The paths of one state directory. `wall` is whose sandboxes they are: those of two never meet."""
 
-    def __init__(self, home: str) -> None:
+    def __init__(self, home: str, wall: str = "jail") -> None:
         self.home = home
-        self.top = f"{home}/jail"
+        self.wall = wall
+        self.top = f"{home}/{wall}"
         self.run = f"{self.top}/run"
         self.boxes = f"{self.top}/boxes"
         self.images = f"{self.top}/images"

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 from . import cgroups, disk, first, jail, jobs, kernel, layout, limits, messages, nursed, places, rootfs, viewpost
 from .idmap import mapped_source
 from .inspection import Broken, Identity, identity
-from .layers import Layers, Stack, copy_base
+from .layers import Stack, standing
 from .settings import FIRST_UID, NURSED_UIDS, UIDS, BirthFailed, Settings, started_at
 from .shadows import Answer, Shadows, tell
 from .views import View
@@ -113,8 +113,8 @@ class Midwife:
         """What `_furnish` does, to a process that is hostile already; then look whether its wall stands."""
         nursed.limit(self._pid, job["rlimits"])
         with contextlib.closing(nursed.Hand(self._settings, self._pid, self._uid)) as hand:
-            stack = self._stack(job)
-            device, held = self._disk(job["quota"], stack.top) if job["loop"] else ("", -1)
+            stack = standing(self._settings.layout, self._id, job)
+            device, held = self._disk(job, stack)
             trees, self._view = places.build(self._settings, self._ground(job, stack, device))
             nursed.furnish(self._pid, hand.proc, trees, job)
             _close(held)
@@ -192,8 +192,8 @@ class Midwife:
 
     def _furnish(self, job: dict[str, Any], *, entered: bool) -> None:
         """Mount the writable places and the source, then have the first process close the wall."""
-        stack = self._stack(job)
-        device, held = self._disk(job["quota"], stack.top) if job["loop"] else ("", -1)
+        stack = standing(self._settings.layout, self._id, job)
+        device, held = self._disk(job, stack)
         trees: dict[str, int] = {}
         if stack or places.Rules.of(job):
             trees, self._view = places.build(self._settings, self._ground(job, stack, device))
@@ -230,24 +230,9 @@ class Midwife:
         rules = places.Rules.of(job)
         return places.Ground(self._id, stack, device, self._owner, job["source"], job["workdir"], rules)
 
-    def _stack(self, job: dict[str, Any]) -> Stack:
-        """What lies below the top: of a sandbox that is resumed what did before, else what the job says."""
-        layers = Layers(self._settings.layout)
-        if job["resume"]:
-            with layers.naming():
-                stack = layers.stack(self._id)
-                if stack:
-                    stack = layers.settle(self._id, stack)
-                    layers.set_stack(self._id, stack)
-            return stack
-        stack = Stack.from_json(job["stack"])
-        if stack:
-            with layers.naming():
-                layers.set_stack(self._id, stack)
-                layers.check(stack)
-                for layer in stack.work[:1]:
-                    copy_base(layers.path(layer), self._box)
-        return stack
+    def _disk(self, job: dict[str, Any], stack: Stack) -> tuple[str, int]:
+        """Nothing, where the kernel does not hold the limit."""
+        return disk.of_sandbox(self._settings.layout, self._id, stack.top, job["quota"]) if job["loop"] else ("", -1)
 
     def _hand_job(self, job: dict[str, Any], *fds: int) -> set[Identity]:
         """With the count of those whom the kernel killed for memory: from inside it could not be opened.
@@ -266,15 +251,6 @@ class Midwife:
         if job["source"] and not self._settings.rootless:
             return mapped_source(job["source"], self._uid)
         return job["source"] or None
-
-    def _disk(self, size: int, name: str) -> tuple[str, int]:
-        """A disk for the writable places: its device, and a descriptor to hold until it is mounted."""
-        image = f"{self._box}/{name}"
-        if not os.path.exists(image):
-            disk.copy_sparse(disk.prepare(f"{self._settings.layout.top}/disks", size), image)
-        else:
-            disk.await_release(image)
-        return disk.attach(image)
 
     def _expect(self, word: str, workdir: str = "") -> None:
         try:

@@ -18,24 +18,19 @@ import sys
 import time
 from typing import Any
 
-from ..errors import Unsupported
 from ..guest import borrowed
 from ..guest.contextprocess import find_own_modules
 from . import (
     cgroups,
-    disk,
+    findings,
     inspection,
     kernel,
-    landlock,
     layout,
     messages,
     rootfs,
-    seccomp,
     stem,
     sweep,
     threshold,
-    tracing,
-    views,
 )
 from .midwife import kind_of
 from .nursery import open_nursery
@@ -326,31 +321,6 @@ def _private_mounts(rootless: bool) -> None:
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_SLAVE)
 
 
-def resolver() -> str:
-    """The name servers that a sandbox with a network may ask: the host's, unless they are loopback."""
-    try:
-        with open("/etc/resolv.conf", encoding="utf-8") as file:
-            lines = file.read().splitlines()
-    except OSError:
-        return ""
-    kept = [line for line in lines if not line.startswith("nameserver 127.") and not line.startswith("#")]
-    return "\n".join(kept) + "\n" if kept else ""
-
-
-def _leave_callers_group(hierarchy: cgroups.Hierarchy | None) -> None:
-    """The caller's control group may be limited, or killed with the caller; ours must not be."""
-    if hierarchy is None:
-        return
-    for parent in set(hierarchy.parents.values()):
-        target = parent if hierarchy.version == 1 else f"{parent}/zygote"
-        try:
-            os.makedirs(target, exist_ok=True)
-            with open(f"{target}/cgroup.procs", "w", encoding="ascii") as file:
-                file.write("0")
-        except OSError as error:
-            sys.stderr.write(f"The zygote stays in its caller's control group: {error}.\n")
-
-
 def prepare(home: str, tag: str, environment: str = "") -> Settings:
     """Find out what this host offers and build the template root, with an environment of packages if there is one.
 
@@ -360,43 +330,13 @@ def prepare(home: str, tag: str, environment: str = "") -> Settings:
     places = layout.Layout(home)
     rootless = threshold.is_rootless()
     hierarchy = cgroups.find()
-    _leave_callers_group(hierarchy)
+    findings.leave_callers_group(hierarchy)
     _private_mounts(rootless)
     template = f"{places.run}/root-{tag}"
     os.makedirs(template, mode=0o711, exist_ok=True)
-    servers = resolver()
-    rootfs.populate(template, resolver=servers, environment=environment)
+    rootfs.populate(template, resolver=findings.resolver(), environment=environment)
     rootfs.seal(template)
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    prefix = rootfs.interpreter()
-    library = f"{prefix}/lib/{version}"
-    return Settings(
-        layout=places,
-        rootless=rootless,
-        hierarchy=hierarchy,
-        landlock=landlock.version(),
-        filter_code=seccomp.program(kernel.MACHINE, shared_memory=hierarchy is not None),
-        template=template,
-        python=f"{prefix}/bin/{version}",
-        python_path=(
-            f"{prefix}/lib/{version.replace('.', '')}.zip",
-            library,
-            f"{library}/lib-dynload",
-            f"{library}/site-packages",
-        ),
-        resolver=servers,
-        has_loop=not rootless and disk.available(),
-        recipe=_recipe(rootless),
-        live=not rootless and hierarchy is not None and tracing.available(),
-        environment=environment,
-    )
-
-
-def _recipe(rootless: bool) -> views.Recipe | None:
-    try:
-        return views.choose(rootless, views.has_subids(), views.can_overlay(rootless))
-    except Unsupported:
-        return None
+    return findings.find_out(places, template, rootless=rootless, hierarchy=hierarchy, environment=environment)
 
 
 def _hold(environment: str) -> tuple[int, ...]:

@@ -2,7 +2,9 @@
 
 `python -I -S …/atoll/guest/__main__.py LINE --config JSON` needs only the directories `atoll/guest` and `atoll/wire`.
 LINE is how it reaches its keeper: `--control-fd N` is a Unix socket that it inherits, `--control-path PATH` one that it
-connects to, and `--stream-fds R,W` a stream of bytes with a switchboard at its other end.
+connects to, and `--stream-fds R,W` a stream of bytes with a switchboard at its other end. Over it the guest says
+`{"serving": true}` when it is ready for clients. `--descend USER,GROUP,PROCESSES` is for one that starts as root of a
+kernel of its own; see `descending`.
 """
 
 from __future__ import annotations
@@ -10,35 +12,41 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from typing import TYPE_CHECKING, Callable, Dict, List
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional
 
 if TYPE_CHECKING:
     from .server import Server
 
 _LINES = ("--control-fd", "--control-path", "--stream-fds")
-_USAGE = "usage: __main__.py (--control-fd N | --control-path PATH | --stream-fds R,W) --config JSON"
+_USAGE = "usage: __main__.py (--control-fd N | --control-path PATH | --stream-fds R,W) --config JSON [--descend U,G,N]"
 
 
 def main(argv: List[str]) -> None:
     """Raises SystemExit for a command line that it does not understand."""
     options = dict(zip(argv[::2], argv[1::2]))
     lines = [name for name in _LINES if name in options]
-    if len(lines) != 1 or set(options) != {lines[0], "--config"}:
+    if len(lines) != 1 or set(options) - {"--descend"} != {lines[0], "--config"}:
         raise SystemExit(_USAGE)
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     sys.path.insert(0, package)
     from atoll.guest import borrowed
     from atoll.guest.config import Config
+    from atoll.guest.descending import Descent, descend
     from atoll.guest.server import Server
 
     sys.path.remove(package)
     config = Config.parse(options["--config"])
     if config.cloudpickle:
         borrowed.lend(config.cloudpickle)
+    if "--descend" in options:
+        descend(Descent.parse(options["--descend"]))
 
     def serve(control: socket.socket) -> Server:
         os.set_inheritable(control.fileno(), False)
-        return Server(control, config)
+        score = _opened("/proc/self/oom_score_adj", os.O_RDWR)
+        server = Server(control, config, score, _opened(config.kills))
+        control.send(b'{"serving":true}')
+        return server
 
     starts: Dict[str, Callable[[str, Callable[[socket.socket], Server]], Server]] = {
         "--control-fd": _inherited,
@@ -46,6 +54,14 @@ def main(argv: List[str]) -> None:
         "--stream-fds": _streamed,
     }
     starts[lines[0]](options[lines[0]], serve).run()
+
+
+def _opened(path: str, flags: int = os.O_RDONLY) -> Optional[int]:
+    """None for what is not there, or closed to us: then the kernel kills whom it likes, and tells nobody."""
+    try:
+        return os.open(path, flags | os.O_CLOEXEC) if path else None
+    except OSError:
+        return None
 
 
 def _inherited(value: str, serve: Callable[[socket.socket], Server]) -> Server:

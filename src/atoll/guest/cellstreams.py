@@ -7,11 +7,14 @@ import io
 import select
 import sys
 from time import monotonic
-from typing import Any, Iterable, Optional
+from typing import TYPE_CHECKING, Any, Iterable, Optional
 
 from ..wire.frames import STDERR, STDOUT
-from .ports import GuestPort, Port
+from .port import Port
 from .shared import RING, Shared
+
+if TYPE_CHECKING:
+    from .ports import GuestPort
 
 _WINDOW = 0.002
 _AT_ONCE = 16

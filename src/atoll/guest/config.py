@@ -18,7 +18,11 @@ class Config(NamedTuple):
         python: what `sys.executable` says in a context.
         shell: what `exec` starts when it is given no command.
         state: where the variables of contexts are kept; a directory in `home` unless given.
+        kills: a file of the sandbox's own control group that counts as `oom_kill` whom the kernel killed for memory.
         cloudpickle: the directory of that package, for a guest that is started by exec.
+        memory: bytes that the guest itself keeps the sandbox below; 0 where the kernel kills who takes too much.
+        kernel: the Jupyter kernel that runs Python, in the place of the guest's own contexts.
+        language: of a context that is made without one.
     """
 
     workdir: str = "/workspace"
@@ -30,6 +34,10 @@ class Config(NamedTuple):
     shell: str = "/bin/sh"
     state: str = ""
     cloudpickle: str = ""
+    memory: int = 0
+    kernel: str = ""
+    language: str = "python"
+    kills: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Config:

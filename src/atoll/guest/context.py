@@ -15,7 +15,7 @@ from .channel import Channel, Operation
 from .contextlink import ContextLink, Listener
 from .contextstart import ContextSettings, Started
 from .endings import death
-from .lanes import MAX_LANES, Lane, Lanes
+from .lanes import MAX_LANES, Lane, Lanes, can_be_watched
 from .machine import Machine
 from .outlet import Outlet
 from .packets import DECLINED, READY, SETTLE, WATCH
@@ -75,6 +75,11 @@ class Context:
         return self._submitted > 0 or (link.takes_lanes and link.shared.begun.since > 0)
 
     @property
+    def costly(self) -> bool:
+        """Whether making its process anew would take long."""
+        return self._link is not None and self._link.costly
+
+    @property
     def can_be_forked(self) -> bool:
         """Into another sandbox, by the keeper, who has made it; it has run something, so that there is a reason to."""
         return self.used and self.number > 0
@@ -108,7 +113,8 @@ class Context:
         self._machine.reaper.reap()  # it may have died just now, which the next request must not suffer from
         if self._link is None:
             listener = Listener(self._hear, self._output, self._room, self._exited, self._reading)
-            make = ContextLink if self.settings.language == "python" else languages.link_for(self.settings.language)
+            own = self.settings.language == "python" and not self._machine.config.kernel
+            make = ContextLink if own else languages.link_for(self.settings.language)
             self._link = make(self._machine, listener, self.settings)
             self._submitted = 0
         return self._link
@@ -119,7 +125,7 @@ class Context:
         link = self._link
         if link is None or self.busy or self.used or len(self._lanes):
             return
-        if self.settings.language == "python":
+        if link.takes_lanes:
             env = {**self._machine.config.environment(), **self.settings.env}
             link.request(json.dumps({"do": "dress", "env": env}).encode("ascii"))
         else:
@@ -233,6 +239,8 @@ class Context:
         link = self.prepare()
         if not link.takes_lanes:
             raise Refused(UNSUPPORTED, "Contexts of this language have no streams of their own.")
+        if not can_be_watched():
+            raise Refused(UNSUPPORTED, "Contexts have no streams of their own where no hangup is told.")
         return link
 
     def _runs_lane(self, link: ContextLink) -> bool:

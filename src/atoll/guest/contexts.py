@@ -67,7 +67,8 @@ class Contexts:
     def discard_unused(self) -> None:
         """End prepared processes that have run nothing: they cost memory, and a first cell makes one anew."""
         for context in self._contexts.values():
-            context.discard_unused()
+            if not context.costly:
+                context.discard_unused()
 
     def run(self, channel: Channel, request: Dict[str, Any]) -> Operation:
         """A cell."""
@@ -165,7 +166,7 @@ class Contexts:
         """A context, made if there is none; a `language` must be its own."""
         context = self._contexts.get(name)
         if context is None:
-            return self._prepared(ContextSettings(name, _canonical(language or "python")))
+            return self._prepared(ContextSettings(name, _canonical(language or self._machine.config.language)))
         if language is not None and _canonical(language) != context.settings.language:
             raise invalid(
                 "The context %r is for %s; create another one for %s." % (name, context.settings.language, language)

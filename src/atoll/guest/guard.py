@@ -15,7 +15,7 @@ import os
 import types
 from typing import Any, Callable, Dict, FrozenSet, List, Sequence, Tuple
 
-from .asking import Tool, ToolError, Tools
+from .hosttools import Tool, ToolError, Tools
 
 RESTRICTED = "restricted"
 """The language of such a context."""

@@ -9,8 +9,9 @@ from . import toolchains
 from .contextlink import ContextLink, Listener
 from .contextstart import ContextSettings
 from .guard import RESTRICTED
+from .kernellink import KernelLink, NestLink
 from .machine import Machine
-from .programdriver import DriverLink, KernelLink, driver_text
+from .programdriver import DriverLink, driver_text
 from .programfile import FileLink
 from .programshell import ShellLink
 from .refusal import UNSUPPORTED, Refused, invalid
@@ -20,9 +21,7 @@ Factory = Callable[[Machine, Listener, ContextSettings], Any]
 
 _JUPYTER = "jupyter:"
 _NODE_DRIVER = driver_text("programnode.js")
-_JUPYTER_DRIVER = driver_text("programjupyter.py")
 _NODE = ["node", "--no-warnings", "-e", "(0,eval)(require('fs').readFileSync(4,'utf8'))(require,s=>import(s))"]
-_PYTHON = ["-c", "import sys; sys.path.pop(0); exec(compile(open(4, encoding='utf-8').read(), 'bridge', 'exec'))"]
 
 
 def link_for(language: str) -> Factory:
@@ -46,7 +45,7 @@ def link_for(language: str) -> Factory:
         )
         raise invalid(sentence)
     if entry.kind == PYTHON:
-        return ContextLink
+        return _python
     return lambda machine, listener, settings: _made(entry, machine, listener, settings)
 
 
@@ -73,9 +72,15 @@ def _on_path(tool: str, env: Dict[str, str]) -> bool:
 
 
 def _jupyter(machine: Machine, listener: Listener, settings: ContextSettings, kernel: str) -> KernelLink:
-    """A bridge to the kernel, run by the Python that contexts have, with the packages that they have."""
-    env = {**machine.config.environment(), **settings.env}
-    paths = [*machine.config.python_path, *filter(None, [env.get("PYTHONPATH")])]
-    argv = [machine.config.python, *_PYTHON]
-    more = {"PYTHONPATH": ":".join(paths)} if paths else {}
-    return KernelLink(machine, listener, settings, argv, _JUPYTER_DRIVER, {"kernel": kernel}, more)
+    """A bridge to the kernel, run by the Python that contexts have, with the packages that they have.
+
+    Where Python is Jupyter's altogether, there is a nest for all bridges.
+    """
+    make = NestLink if machine.config.kernel else KernelLink
+    return make(machine, listener, settings, kernel)
+
+
+def _python(machine: Machine, listener: Listener, settings: ContextSettings) -> Any:
+    if machine.config.kernel:
+        return _jupyter(machine, listener, settings, machine.config.kernel)
+    return ContextLink(machine, listener, settings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import Optional
+from typing import Any, Optional
 
 from .births import Births
 from .config import Config
@@ -14,6 +14,7 @@ from .marks import Marks
 from .paths import Root
 from .reaper import Reaper
 from .refusal import from_os_error
+from .thrift import Thrift
 from .victims import Victims
 
 
@@ -25,7 +26,9 @@ class Machine:
         self.marks = Marks()
         self.killer = Killer(self.loop, self.marks)
         self.victims = Victims(score, kills)
+        self.thrift = Thrift(self.loop, self.killer, self.victims, config.memory) if config.memory else None
         self.births: Optional[Births] = None
+        self.nest: Any = None
         self.root = Root(config.root, config.workdir)
         self.devnull = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
 

@@ -1,6 +1,7 @@
 """The one way from a path of the API to a file: `openat2` below the root, so that the kernel decides.
 
-Where the kernel has none, `stepping` does the same by small steps. No path is ever compared as text. Links are followed inside the root; the magic ones of /proc are not.
+Where the kernel has none, `stepping` does the same by small steps. No path is ever compared as text. Links are followed
+inside the root; the magic ones of /proc are not.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ _RENAMEAT2 = {"x86_64": 316, "aarch64": 276}
 _RENAME_NOREPLACE = 1
 _NO_MAGICLINKS = 0x02
 _NO_SYMLINKS = 0x04
-_BENEATH = 0x08
-_IN_ROOT = 0x10
+BENEATH = 0x08
+IN_ROOT = 0x10
 _HOW = struct.Struct("QQQ")
 _TRIES = 32
 _MAX_LINKS = 40
@@ -134,7 +135,7 @@ class Root:
         """`called` is how an error names it, if not by this path."""
         joined = posixpath.join(self._workdir, self._checked(path))
         try:
-            return open_below(self._fd, encoded(joined, "A path"), flags, mode, _IN_ROOT)
+            return open_below(self._fd, encoded(joined, "A path"), flags, mode, IN_ROOT)
         except OSError as error:
             raise file_refusal(error.errno or errno.EIO, self.absolute(called or path)) from error
 
@@ -155,13 +156,13 @@ def as_bytes(path: str) -> bytes:
 
 def open_beneath(directory: int, path: bytes, flags: int, mode: int = 0) -> int:
     """Open what lies strictly below a directory, through no link at all. Raises OSError."""
-    return open_below(directory, path, flags, mode, _BENEATH | _NO_SYMLINKS)
+    return open_below(directory, path, flags, mode, BENEATH | _NO_SYMLINKS)
 
 
 def open_below(directory: int, path: bytes, flags: int, mode: int, resolve: int) -> int:
     """openat2, which gives up with EAGAIN where somebody renames directories meanwhile. Raises OSError."""
     if _by_steps:
-        return open_by_steps(directory, path, flags, mode, bool(resolve & _IN_ROOT))
+        return _open_by_steps(directory, path, flags, mode, resolve)
     how = _HOW.pack(flags | os.O_CLOEXEC, mode if flags & os.O_CREAT else 0, resolve | _NO_MAGICLINKS)
     number = errno.EAGAIN
     for _ in range(_TRIES):
@@ -173,8 +174,13 @@ def open_below(directory: int, path: bytes, flags: int, mode: int, resolve: int)
             break
     if number == errno.ENOSYS:
         _by_steps.append(True)
-        return open_by_steps(directory, path, flags, mode, bool(resolve & _IN_ROOT))
+        return _open_by_steps(directory, path, flags, mode, resolve)
     raise OSError(number, os.strerror(number), path)
+
+
+def _open_by_steps(directory: int, path: bytes, flags: int, mode: int, resolve: int) -> int:
+    links = not resolve & _NO_SYMLINKS
+    return open_by_steps(directory, path, flags, mode, in_root=bool(resolve & IN_ROOT), links=links)
 
 
 def rename(source: int, name: bytes, target: int, new_name: bytes, overwrite: bool) -> None:

@@ -7,21 +7,18 @@ kernel never interleaves: the guest writes to it too, when processes of the cell
 
 from __future__ import annotations
 
-import _thread
 import select
 import socket
 import sys
 from collections import deque
 from os import sched_yield
 from time import monotonic
-from typing import Any, Deque, Dict, List, Optional, Tuple, Union
+from typing import Any, Deque, Dict, List, Optional, Tuple
 
-from ..wire.frames import BULK, CALL, DATA, END, EVENT, HEADER, OPEN, STDIN, Decoder, Frame, encode
+from ..wire.frames import CALL, DATA, END, EVENT, HEADER, OPEN, Decoder, Frame, encode
 from . import packets
 from .packets import DECLINED, GO, LANE, PACKET, READY, SETTLE, SETTLED, SKIP, WATCH
-
-ATOMIC = 1 << 15
-SMALL = ATOMIC - HEADER.size
+from .port import SMALL, Bytes, HungUp, Port
 
 _POLLRDHUP = 0x2000
 _GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL | _POLLRDHUP
@@ -30,81 +27,6 @@ _COPIED = 1 << 12
 """What is longer is sent from where it lies."""
 _EAGER = 0.0002
 _SPACE = socket.CMSG_SPACE(4)
-
-Bytes = Union[bytes, bytearray, memoryview]
-
-
-class HungUp(ConnectionError):
-    """The other side is gone."""
-
-
-class Port:
-    """One way to a context. Each request on it is answered with an `end`."""
-
-    lane = 0
-    channel = 0
-    telling = _thread.RLock()
-
-    def put(self, kind: int, payload: Bytes, stream: int = 0) -> None:
-        """Send a frame of at most `SMALL` bytes. Raises HungUp, as all that sends does."""
-        raise NotImplementedError
-
-    def end(self, payload: bytes) -> None:
-        raise NotImplementedError
-
-    def frame(self) -> Optional[Frame]:
-        """The next frame that came for this request; None when nobody is there any more."""
-        raise NotImplementedError
-
-    def write(self, stream: int, data: memoryview) -> None:
-        """Output of the cell."""
-        if len(data) <= SMALL:
-            self.put(DATA, data, stream)
-            return
-        for start in range(0, len(data), SMALL):
-            self.put(DATA, data[start : start + SMALL], stream)
-
-    def send(self, data: Bytes) -> None:
-        """Bytes that are no output."""
-        view = memoryview(data).cast("B")
-        if view:
-            self.write(BULK, view)
-
-    def tell(self, payload: bytes) -> None:
-        """An event, of any size."""
-        with self.telling:  # what several threads show must not be mixed
-            if len(payload) > SMALL:
-                self.send(payload)
-                payload = b'{"bulk":%d}' % len(payload)
-            self.put(EVENT, payload)
-
-    def conclude(self, payload: bytes) -> None:
-        """An event that is followed by the end at once."""
-        self.tell(payload)
-
-    def call(self) -> Optional[Dict[str, Any]]:
-        """What the client says to a running request; None when nobody is there any more."""
-        while True:
-            frame = self.frame()
-            if frame is None:
-                return None
-            if frame.kind == CALL:
-                return frame.json()
-
-    def receive(self, size: int) -> bytearray:
-        """So many bytes that come with the request.
-
-        Raises:
-            HungUp: they never came.
-        """
-        received = bytearray()
-        while len(received) < size:
-            frame = self.frame()
-            if frame is None:
-                raise HungUp
-            if frame.kind == DATA and frame.stream == STDIN:
-                received += frame.payload
-        return received
 
 
 class GuestPort(Port):

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List, Optional
 from ..wire.frames import STDERR, STDOUT
 from . import spawn
 from .arguments import Arguments
+from .attendant import Attendant
 from .channel import Channel, Operation
 from .killing import send
 from .loop import Timer
@@ -51,6 +52,7 @@ class Process(Operation):
         self._machine = machine
         self._ended = ended
         self._terminal = child.stdout if child.stderr is None else None
+        self._attendant = None if child.attendant is None else Attendant(child.stdout, child.attendant)
         self._started = monotonic()
         self._exit_code: Optional[int] = None
         self._timed_out = False
@@ -103,8 +105,14 @@ class Process(Operation):
     def data(self, stream: int, payload: bytes) -> None:
         if self._stdin is None:
             self.channel.consumed(len(payload))
-        else:
+        elif self._attendant is None:
             self._stdin.put(payload, self.channel.consumed)
+        else:
+            for piece, number in self._attendant.split(payload):
+                self._stdin.put(piece, self.channel.consumed)
+                if number is not None:
+                    self._attendant.send(number)
+                    self.channel.consumed(1)
 
     def eof(self, stream: int) -> None:
         if self._stdin is not None:
@@ -115,6 +123,8 @@ class Process(Operation):
         size = arguments.window_size("resize")
         if size is not None and self._terminal is not None and self._sources[0].open:
             spawn.resize(self._terminal, size)
+            if self._attendant is not None:
+                self._attendant.send(signal.SIGWINCH)
         if "signal" in request and self._exit_code is None:
             self.signal(signal_number(arguments), arguments.flag("tree"))
 
@@ -163,6 +173,9 @@ class Process(Operation):
             self._timer.cancel()
         if self._stdin is not None:
             self._stdin.close()
+        if self._attendant is not None:
+            self._attendant.close()
+            self._attendant = None
         if any(source.open for source in self._sources):
             self._timer = self._machine.loop.after(LINGER, self._cut)
         self._advance()

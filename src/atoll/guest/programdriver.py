@@ -1,6 +1,6 @@
 """An interpreter that stays and runs a driver of ours, which speaks to the guest in packets as a Python context does.
 
-The driver is text: it comes through a pipe on descriptor 4. Requests come through a pipe on descriptor 5, each a
+The driver is text: it is in a file on descriptor 4. Requests come through a pipe on descriptor 5, each a
 length (u32) and JSON. It answers on descriptor 3, a socket, with DATA, EVENT and END, a frame in each packet. The
 first EVENT of each cell is `{"begun": true}`: from then on SIGINT is for the cell. `{"death": …}` is its last.
 """
@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import struct
+from time import monotonic
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..wire.frames import DATA, END, EVENT, HEADER, STDERR, BadFrame, Frame
@@ -20,7 +22,7 @@ from .contextstart import ContextSettings
 from .descriptors import close_all, pipe
 from .loop import IN
 from .machine import Machine
-from .pipes import Sink
+from .pipes import Consumed, Sink
 from .programlink import ProgramLink
 from .reaper import exit_code
 from .refusal import no_process_left
@@ -28,21 +30,33 @@ from .refusal import no_process_left
 _LENGTH = struct.Struct("<I")
 _MESSAGES = (EVENT, END)
 _AT_ONCE = 64
-_DRIVER_LIMIT = 1 << 16
+# What those that follow the first part have of it already.
+_IMPORTS = re.compile(r"^from (?:__future__|\.program\w+) import (?:\([^)]*\)|.*)\n", re.MULTILINE)
 _DEATH = b'{"death":'
 _WORDS = 500
-_PATIENCE = 2.0
 _BEGUN = b'{"begun":true}'
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def driver_text(name: str) -> bytes:
-    """A driver, read while its file can be reached: behind the wall it cannot."""
-    with open(os.path.join(_HERE, name), "rb") as file:
-        text = file.read()
-    if len(text) > _DRIVER_LIMIT:
-        raise ValueError("The driver %s does not fit into a pipe." % name)
-    return text
+def _consumed(_size: int) -> None:
+    pass
+
+
+def driver_text(*names: str) -> bytes:
+    """A driver, read while its files can be reached: behind the wall they cannot. All of them become one."""
+    parts = []
+    for name in names:
+        with open(os.path.join(_HERE, name), encoding="utf-8") as file:
+            parts.append(file.read())
+    return "\n".join([parts[0], *(_IMPORTS.sub("", part) for part in parts[1:])]).encode("utf-8")
+
+
+def as_file(text: bytes) -> int:
+    """In memory: it may be longer than a pipe holds, and is read more than once."""
+    fd = os.memfd_create("driver", os.MFD_CLOEXEC)
+    os.write(fd, text)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
 
 
 class DriverLink(ProgramLink):
@@ -75,7 +89,8 @@ class DriverLink(ProgramLink):
         self._death: Optional[str] = None
         self._assembler = packets.Assembler()
         self._sock, self._requests = self._launch(argv, driver, env or {})
-        machine.reaper.watch(self.pid, self._exited)
+        if self.pid:
+            machine.reaper.watch(self.pid, self._exited)
         self._watch()
 
     def _launch(self, argv: Sequence[str], driver: bytes, env: Dict[str, str]) -> Tuple[socket.socket, Sink]:
@@ -83,8 +98,8 @@ class DriverLink(ProgramLink):
         ours, theirs = packets.pair()
         try:
             ours.setblocking(False)
-            text, text_end = pipe(made)
-            os.write(text_end, driver)
+            text = as_file(driver)
+            made.append(text)
             requests, requests_end = pipe(made)
             stdout, stderr = self._outputs(made)
             null = self._machine.devnull
@@ -105,8 +120,11 @@ class DriverLink(ProgramLink):
 
     def _run(self, request: Dict[str, Any]) -> None:
         self._begun = False
-        payload = json.dumps({**request, **self._options}).encode("ascii")
-        self._requests.put(_LENGTH.pack(len(payload)) + payload, _consumed)
+        self._say({**request, **self._options})
+
+    def _say(self, message: Dict[str, Any], data: bytes = b"", consumed: Consumed = _consumed) -> None:
+        payload = json.dumps(message).encode("ascii")
+        self._requests.put(_LENGTH.pack(len(payload)) + payload + data, consumed)
 
     def interrupt(self, lane: Optional[int] = None) -> bool:
         return self._begun and super().interrupt(lane)
@@ -143,6 +161,7 @@ class DriverLink(ProgramLink):
                 packet = b""
             if not packet or not self._hear(packet):
                 self._machine.loop.forget(self._sock.fileno())
+                self._ended_early()
                 return
             if self._closed:
                 return
@@ -166,6 +185,7 @@ class DriverLink(ProgramLink):
             self._listener.frame(frame)
         elif frame.kind == EVENT and frame.payload == _BEGUN:
             self._begun = self._busy
+            self.begun_at = monotonic()
         elif frame.kind == EVENT and frame.payload.startswith(_DEATH):
             self._death = str(frame.json().get("death"))[:_WORDS]
         elif frame.kind == EVENT:
@@ -173,6 +193,9 @@ class DriverLink(ProgramLink):
         elif frame.kind == END:
             self._begun = False
             self._end(frame.json())
+
+    def _ended_early(self) -> None:
+        """The socket has ended. That its process has, too, is told otherwise."""
 
     def _exited(self, status: int) -> None:
         self.alive = False
@@ -187,34 +210,3 @@ class DriverLink(ProgramLink):
         value = "%s; the variables of this context are lost" % (self._death or self._how_it_ended(self._what))
         error = {"name": "ContextDied", "value": value, "traceback": self._last_words() + "ContextDied: %s\n" % value}
         self._end_for_good({"exit_code": None if self._death else exit_code(status), "error": error})
-
-
-def _consumed(_size: int) -> None:
-    pass
-
-
-class KernelLink(DriverLink):
-    """A driver that has started the interpreter in a session of its own, and takes its time to pass signals on."""
-
-    _spared = False
-
-    def _run(self, request: Dict[str, Any]) -> None:
-        self._spared = False
-        super()._run(request)
-
-    def kill(self) -> None:
-        """All of it. A kernel that was only just interrupted gets a little longer to say so."""
-        if self._begun and not self._spared and not self._closed:
-            self._spared = True
-            self.interrupt()
-            self._machine.loop.after(_PATIENCE, self._kill_spared)
-        else:
-            self._machine.killer.kill_command(self.mark, _nothing)
-
-    def _kill_spared(self) -> None:
-        if self._spared and self._busy and self.alive:
-            self.kill()
-
-
-def _nothing() -> None:
-    pass

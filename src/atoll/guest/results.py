@@ -7,7 +7,7 @@ import json
 from typing import Any, Dict, Optional
 
 from .cellstreams import Streams
-from .ports import Port
+from .port import Port
 
 _encode_text = json.encoder.encode_basestring_ascii
 

@@ -13,6 +13,7 @@ import struct
 import termios
 from typing import Callable, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Tuple
 
+from . import attendant
 from .descriptors import close_all, pipe
 from .refusal import UNSUPPORTED, Refused, no_process_left
 
@@ -31,12 +32,16 @@ class Command(NamedTuple):
 
 
 class Child(NamedTuple):
-    """A started process and the guest's ends of its descriptors. On a terminal `stderr` is None."""
+    """A started process and the guest's ends of its descriptors. On a terminal `stderr` is None.
+
+    `attendant` is the pipe to one that sends the signals of the terminal, where the kernel does not.
+    """
 
     pid: int
     stdin: Optional[int]
     stdout: int
     stderr: Optional[int]
+    attendant: Optional[int] = None
 
 
 class CannotStart(Exception):
@@ -126,32 +131,35 @@ def spawn_terminal(command: Command, size: Tuple[int, int]) -> Child:
         stdin = os.dup(master)
         made.append(stdin)
         told, tell = pipe(made)
-        pid = _fork(command, slave, tell)
+        orders, give = pipe(made) if attendant.needed() else (None, None)
+        pid = _fork(command, slave, tell, orders)
     except BaseException:
         close_all(made)
         raise
-    close_all([slave, tell])
+    close_all([slave, tell] + ([] if orders is None else [orders]))
     with open(told, "rb") as story:
         failure = story.read(16)
     if failure:
         os.waitpid(pid, 0)
-        close_all([master, stdin])
+        close_all([master, stdin] + ([] if give is None else [give]))
         number = int(failure)
         raise _refusal(command, OSError(number, os.strerror(number)))
-    return Child(pid, stdin, master, None)
+    if give is not None:
+        os.set_blocking(give, False)
+    return Child(pid, stdin, master, None, give)
 
 
-def _fork(command: Command, slave: int, tell: int) -> int:
+def _fork(command: Command, slave: int, tell: int, orders: Optional[int]) -> int:
     try:
         pid = os.fork()
     except OSError as error:
         raise _refusal(command, error) from error
     if pid == 0:
-        _become(command, slave, tell)
+        _become(command, slave, tell, orders)
     return pid
 
 
-def _become(command: Command, slave: int, tell: int) -> NoReturn:
+def _become(command: Command, slave: int, tell: int, orders: Optional[int]) -> NoReturn:
     """In the child. `tell` closes on exec, or carries the errno that prevented it."""
     try:
         os.setsid()
@@ -159,6 +167,8 @@ def _become(command: Command, slave: int, tell: int) -> NoReturn:
         for fd in (0, 1, 2):
             os.dup2(slave, fd)
         default_signals()
+        if orders is not None:
+            attendant.attend(orders, slave)
         _found(command, lambda path: os.execve(path, command.argv, command.env))  # noqa: S606  # argv, no shell
     except OSError as error:
         os.write(tell, b"%d" % (error.errno or errno.EIO))

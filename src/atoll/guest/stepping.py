@@ -16,14 +16,14 @@ _MAX_LINKS = 40
 _STEP = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def open_by_steps(start: int, path: bytes, flags: int, mode: int, in_root: bool) -> int:
+def open_by_steps(start: int, path: bytes, flags: int, mode: int, *, in_root: bool, links: bool = True) -> int:
     """What is below the directory `start`, as a descriptor. Raises OSError.
 
     Args:
-        in_root: `start` is taken for "/": ".." stays there, and links are followed. Otherwise a way out is EXDEV,
-            and any link is ELOOP.
+        in_root: `start` is taken for "/", where ".." stays; otherwise a way out is EXDEV.
+        links: whether they are followed; otherwise each is ELOOP.
     """
-    walk = _Walk(start, in_root)
+    walk = _Walk(start, in_root, links)
     try:
         return walk.open(path, flags | os.O_CLOEXEC, mode)
     finally:
@@ -31,11 +31,11 @@ def open_by_steps(start: int, path: bytes, flags: int, mode: int, in_root: bool)
 
 
 class _Walk:
-    def __init__(self, start: int, in_root: bool) -> None:
+    def __init__(self, start: int, in_root: bool, links: bool) -> None:
         self._start = start
         self._in_root = in_root
+        self._left = _MAX_LINKS if links else 0
         self._stack: List[int] = []
-        self._links = 0
 
     def close(self) -> None:
         while self._stack:
@@ -83,12 +83,12 @@ class _Walk:
     def _down(self, name: bytes, names: List[bytes], path: bytes) -> None:
         fd = os.open(name, _STEP, dir_fd=self._here())
         try:
-            found = os.fstat(fd).st_mode
-            if stat.S_ISDIR(found):
+            found = os.fstat(fd)
+            if stat.S_ISDIR(found.st_mode):
                 self._stack.append(fd)
                 fd = -1
-            elif stat.S_ISLNK(found):
-                self._follow(name, names, path)
+            elif stat.S_ISLNK(found.st_mode):
+                self._follow(name, names, path, found.st_dev)
             else:
                 raise _error(errno.ENOTDIR, path)
         finally:
@@ -97,8 +97,9 @@ class _Walk:
 
     def _last(self, name: bytes, names: List[bytes], flags: int, mode: int, path: bytes) -> Optional[int]:
         """The end of the path; None when it is a link to go on with."""
-        if not flags & os.O_NOFOLLOW and not flags & os.O_EXCL and self._is_link(name):
-            self._follow(name, names, path)
+        device = None if flags & (os.O_NOFOLLOW | os.O_EXCL) else self._device_of_link(name)
+        if device is not None:
+            self._follow(name, names, path, device)
             return None
         fd = os.open(name, flags | os.O_NOFOLLOW, mode, dir_fd=self._here())
         # Only then, since it may have become a link meanwhile; without O_PATH that is an error.
@@ -107,21 +108,32 @@ class _Walk:
             raise _error(errno.ELOOP, path)
         return fd
 
-    def _is_link(self, name: bytes) -> bool:
+    def _device_of_link(self, name: bytes) -> Optional[int]:
+        """None for what is no link."""
         try:
-            return stat.S_ISLNK(os.stat(name, dir_fd=self._here(), follow_symlinks=False).st_mode)
+            found = os.stat(name, dir_fd=self._here(), follow_symlinks=False)
         except FileNotFoundError:
-            return False
+            return None
+        return found.st_dev if stat.S_ISLNK(found.st_mode) else None
 
-    def _follow(self, name: bytes, names: List[bytes], path: bytes) -> None:
+    def _follow(self, name: bytes, names: List[bytes], path: bytes, device: int) -> None:
         """Put where a link leads in front of what is left of the path."""
-        self._links += 1
-        if not self._in_root or self._links > _MAX_LINKS:
+        if not self._left:
             raise _error(errno.ELOOP, path)
+        self._left -= 1
         target = os.readlink(name, dir_fd=self._here())
         if not target:
             raise _error(errno.ENOENT, path)
+        if device == _device_of_processes() and (target.startswith(b"/") or b":" in target):
+            raise _error(errno.ELOOP, path)  # one of the magic ones, as of an open file
         names += self._names(target)
+
+
+def _device_of_processes() -> int:
+    try:
+        return os.stat("/proc").st_dev
+    except FileNotFoundError:
+        return -1
 
 
 def _error(number: int, path: bytes) -> OSError:

@@ -2,7 +2,8 @@
 
 Both ends run the same code. Each stands beside a control socket as a keeper has it: a byte `c` with a descriptor that
 arrives there at one end appears as a `c` with a descriptor at the other, and what is sent through the one comes out of
-the other. A stream that nobody reads holds up no other: no more than `WINDOW` bytes of it are ever under way.
+the other. A stream that nobody reads holds up no other: no more than `WINDOW` bytes of it are ever under way. The first
+thing that the guest says to its keeper, that it serves, is passed on as well.
 
 A frame is a kind, the number of a stream, a length, and that many bytes.
 """
@@ -24,7 +25,8 @@ _CHUNK = 1 << 16
 _ENOUGH = 4 << 20
 _HEAD = struct.Struct(">BII")
 _NUMBER = struct.Struct(">I")
-OPEN, DATA, CREDIT, END, ORDER = range(5)
+OPEN, DATA, CREDIT, END, ORDER, WORD = range(6)
+_LONGEST_WORD = 4096
 
 
 class BadFrame(Exception):
@@ -165,6 +167,7 @@ class Switchboard:
         self._unsent: Deque[bytes] = deque()
         self._unsent_size = 0
         self._over = False
+        self._had_word = False
         for fd in (self._reader, self._writer):
             os.set_blocking(fd, False)
         loop.watch(self._reader, IN, self._hear)
@@ -238,6 +241,9 @@ class Switchboard:
                 raise BadFrame("this side takes no orders")
             self._pass_on(kind, number, data)
             return
+        if kind == WORD:
+            self._hear_word(data)
+            return
         channel = self._channels.get(number)
         if channel is None:
             return  # it has ended here while this was under way
@@ -263,6 +269,13 @@ class Switchboard:
             self._control.sendmsg([NEW_CLIENT], socket_rights)
         self._channels[number] = Channel(self, number, ours)
 
+    def _hear_word(self, data: bytes) -> None:
+        """The one thing that a guest may say to its keeper, so that it cannot keep it busy."""
+        if self._may_open or self._had_word or not 0 < len(data) <= _LONGEST_WORD:
+            raise BadFrame("a word that nobody wants to hear")
+        self._had_word = True
+        self._control.send(data)
+
     def _hear_control(self, _mask: int = 0) -> None:
         for order in self._line.orders():
             self._take(order)
@@ -272,7 +285,8 @@ class Switchboard:
             self.end()
             return
         if self._may_open:
-            return  # a guest asks nothing of a keeper that cannot answer
+            self._say(order)
+            return
         if order.kind != NEW_CLIENT:
             self.send(ORDER, 0, order.kind + order.rest)
         for fd in order.descriptors:
@@ -280,6 +294,12 @@ class Switchboard:
             self._next += 1
             self._channels[number] = Channel(self, number, socket.socket(fileno=fd))
             self.send(OPEN, number)
+
+    def _say(self, order: Order) -> None:
+        """The first word of this guest. It asks nothing of a keeper that cannot answer."""
+        if not self._had_word:
+            self._had_word = True
+            self.send(WORD, 0, order.kind + order.rest)
 
     def end(self) -> None:
         """Close everything. Doing so twice is harmless."""

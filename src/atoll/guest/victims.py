@@ -23,6 +23,7 @@ class Victims:
         self._score = score
         self._kills = kills
         self._killed = 0
+        self._noted = False
         self._usual = b"" if score is None else os.pread(score, 16, 0)
 
     def __enter__(self) -> None:
@@ -36,10 +37,15 @@ class Victims:
             except PermissionError:
                 self._score = None  # the host's administrator has set another one since, and that one stays
 
+    def note(self) -> None:
+        """The guest itself is about to kill somebody for memory."""
+        self._noted = True
+
     def out_of_memory(self) -> bool:
-        """Whether the kernel has killed somebody for memory since this was last asked."""
+        """Whether somebody was killed for memory since this was last asked."""
         if self._kills is None:
-            return False
+            noted, self._noted = self._noted, False
+            return noted
         killed = 0
         for line in os.pread(self._kills, 4096, 0).splitlines():
             name, _, count = line.partition(b" ")

@@ -71,7 +71,7 @@ def serve(request: dict[str, Any]) -> NoReturn:
 
 
 def _do(request: dict[str, Any]) -> dict[str, Any]:
-    places = Layout(request["home"])
+    places = Layout(request["home"], request["wall"])
     if request["do"] == "export":
         from ..places import Rules
         from .exporting import Exporter

@@ -33,6 +33,8 @@ PYTHON_PATH = (LIBRARY, f"{LIBRARY}/lib-dynload", SITE_PACKAGES)
 """`sys.path` of the Python in the tree."""
 GUEST = "/opt/atoll"
 """Where the guest is in the tree: `/opt/atoll/atoll/guest/__main__.py`."""
+CLOUDPICKLE = f"{GUEST}/cloudpickle"
+"""An empty directory, where a wall shows the caller's cloudpickle to the guest."""
 ALONE = GUEST
 """Where walls show what `self_contained` gives, so that the guest has one path everywhere."""
 # Changes with what is put into a tree.
@@ -43,7 +45,8 @@ def build(home: str) -> str:
     """The directory of a whole root file system; made when there is none. May block for seconds, once.
 
     Processes that ask at the same time end with the same one. It is for reading only. The directories that a wall
-    mounts on are there and empty: /proc /sys /dev /tmp /run /workspace /home/user and `SITE_PACKAGES`.
+    mounts on are there and empty: /proc /sys /dev /tmp /run /workspace /home/user, `SITE_PACKAGES` and
+    `CLOUDPICKLE`.
 
     Raises:
         WallUnavailable: this machine lacks what it takes.

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 from .. import rootfs
-from . import GUEST, LIBRARY, PYTHON, SITE_PACKAGES, interpreter, package_directory, tools
+from . import CLOUDPICKLE, GUEST, LIBRARY, PYTHON, SITE_PACKAGES, interpreter, package_directory, tools
 from .copying import Copier, merged
 
 _EMPTY = ("proc", "sys", "dev", "run", "workspace", "home/user", "root", "var", "opt", "srv", "mnt", "etc")
@@ -67,7 +67,8 @@ def _skeleton(root: str) -> None:
     for name in ("bin", "sbin", "lib", "lib64"):
         os.makedirs(f"{root}/usr/{name}", exist_ok=True)
         os.symlink(f"usr/{name}", f"{root}/{name}")
-    os.makedirs(root + SITE_PACKAGES)
+    for path in (SITE_PACKAGES, CLOUDPICKLE):
+        os.makedirs(root + path)
 
 
 def _tools(copier: Copier) -> None:

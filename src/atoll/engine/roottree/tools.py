@@ -16,7 +16,7 @@ ARCHIVES = "tar gzip gunzip zcat bzip2 bunzip2 bzcat xz unxz xzcat zstd unzstd z
 PROCESSES = "ps pgrep pkill pidof top free uptime kill watch setsid flock script renice ionice prlimit taskset"
 REST = """
 git curl wget openssl clear tput reset infocmp getent getconf iconv locale hostname column rev hexdump xxd strings
-ldconfig ldd rsync bc dc time ip
+ldconfig ldd rsync bc dc time ip busybox
 """
 
 NAMES = tuple(f"{SHELLS} {CORE} {TEXT} {ARCHIVES} {PROCESSES} {REST}".split())

@@ -68,7 +68,7 @@ class Bounds:
 
         kills = -1
         if self._group is not None:
-            self._group.add(os.getpid())
+            self._group.enter()
             kills = self._group.open_kills()
         else:
             memory, most = self._wanted["memory"], _tasks_of_this_user() + self._wanted["pids"] + _SLACK

@@ -9,7 +9,7 @@ import socket
 import sys
 import time
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from ...driver import Driver, Register
@@ -27,7 +27,7 @@ from ...errors import (
 )
 from ...home import state_dir
 from ...io import Stream
-from ...types import Handle, Info, Metrics, Spec, Status
+from ...types import Capability, Handle, Info, Metrics, Spec, Status
 from .. import messages
 from ..removal import remove_tree
 from ..settings import started_at
@@ -58,6 +58,9 @@ class StewardDriver(Driver):
 
     warm: ClassVar[bool] = False
     """Whether stewards are forked from a process that stays for the next ones. One is needed for a `ForkedWall`."""
+
+    preload: ClassVar[Sequence[str]] = ()
+    """Modules that this process imports ahead, if it can."""
 
     @abstractmethod
     def prepare(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
@@ -122,7 +125,7 @@ class StewardDriver(Driver):
         with ours:
             try:
                 with theirs:
-                    await self.io.in_thread(lambda: _start(order, theirs, warm=self.warm))
+                    await self.io.in_thread(lambda: _start(order, theirs, self.preload if self.warm else None))
             except BaseException:
                 self.abandon(box, job)
                 if not kept_until(box):
@@ -176,9 +179,13 @@ class StewardDriver(Driver):
         await self._ask(handle, {"op": "resume"})
 
     async def keep(self, handle: Handle) -> None:
+        if Capability.STOP not in self.capabilities:
+            await super().keep(handle)
         await self._ask(handle, {"op": "checkpoint"})
 
     async def stop(self, handle: Handle) -> None:
+        if Capability.STOP not in self.capabilities:
+            await super().stop(handle)
         await self._ask(handle, {"op": "stop"})
 
     async def destroy(self, handle: Handle) -> None:
@@ -214,26 +221,26 @@ class StewardDriver(Driver):
         return sock
 
     async def _ask(
-        self, handle: Handle, request: dict[str, Any], patience: float = _PATIENCE
+        self, handle: Handle, request: dict[str, Any], patience: float = _PATIENCE, fds: int = 1
     ) -> tuple[dict[str, Any], list[int]]:
-        """One question to the steward.
+        """One question to the steward; so many descriptors at most come with the answer.
 
         Raises:
             SandboxGone: nobody keeps this sandbox any more.
             Unresponsive: its steward cannot be reached from here; that says nothing about the sandbox.
         """
         with self._reach(handle) as sock:
-            return await self._ask_on(sock, handle, request, patience)
+            return await self._ask_on(sock, handle, request, patience, fds)
 
     async def _ask_on(
-        self, sock: socket.socket, handle: Handle, request: dict[str, Any], patience: float = _PATIENCE
+        self, sock: socket.socket, handle: Handle, request: dict[str, Any], patience: float = _PATIENCE, fds: int = 1
     ) -> tuple[dict[str, Any], list[int]]:
         try:
             await self.io.send(sock, messages.encode(request))
         except OSError:
             raise self._gone(handle) from None
         try:
-            return await self._answer(sock, "ok", patience)
+            return await self._answer(sock, "ok", patience, fds)
         except SandboxGone:
             raise self._gone(handle) from None
 
@@ -249,10 +256,10 @@ class StewardDriver(Driver):
         return SandboxGone(f"Sandbox {handle.id} has ended: {_why(self.box(handle)) or 'its steward is gone'}.")
 
     async def _answer(
-        self, sock: socket.socket, word: str, patience: float = _PATIENCE
+        self, sock: socket.socket, word: str, patience: float = _PATIENCE, most: int = 1
     ) -> tuple[dict[str, Any], list[int]]:
         try:
-            data, fds = await self.io.recv_fds(sock, messages.MAX_MESSAGE, 1, patience)
+            data, fds = await self.io.recv_fds(sock, messages.MAX_MESSAGE, most, patience)
             answer = messages.decode(data)
         except TimeoutError:
             raise Unresponsive("The sandbox's steward did not answer in time.") from None
@@ -285,13 +292,13 @@ def _box(driver: str, name: str) -> str:
     return os.path.join(state_dir(), driver, name)
 
 
-def _start(order: dict[str, Any], maker: socket.socket, *, warm: bool) -> None:
+def _start(order: dict[str, Any], maker: socket.socket, preload: Sequence[str] | None) -> None:
     from . import launch
 
-    if warm:
-        launch.start_warm(order, maker, state_dir())
-    else:
+    if preload is None:
         launch.start(order, maker)
+    else:
+        launch.start_warm(order, maker, state_dir(), preload)
 
 
 def _end_steward(handle: Handle) -> None:

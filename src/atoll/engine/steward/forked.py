@@ -59,7 +59,8 @@ class ForkedWall(TreeWall):
             messages.send(control, {"failed": f"{error}"[:2000]})
             os._exit(1)
         try:
-            server.prefork_context()
+            if self.job.get("prefork", True):
+                server.prefork_context()
             server.run()
         finally:
             os._exit(0)

@@ -34,8 +34,10 @@ def start(job: dict[str, Any], maker: socket.socket) -> None:
         raise CreateFailed(f"The steward of the sandbox did not start; it ended with {status}.")
 
 
-def start_warm(job: dict[str, Any], maker: socket.socket, home: str) -> None:
+def start_warm(job: dict[str, Any], maker: socket.socket, home: str, preload: Sequence[str] = ()) -> None:
     """The same, forked from the warm process of a state directory, which is started if need be.
+
+    Those that have modules to `preload` have a warm process of their own.
 
     Raises:
         WallUnavailable: that one cannot be started.
@@ -43,7 +45,7 @@ def start_warm(job: dict[str, Any], maker: socket.socket, home: str) -> None:
     """
     source = _as_file(json.dumps(job).encode())
     try:
-        with _warm(home) as sock:
+        with _warm(home, preload) as sock:
             messages.send(sock, {"op": "fork"}, source, maker.fileno())
             sock.settimeout(30)
             sock.recv(1)  # its end: the order is taken
@@ -53,25 +55,25 @@ def start_warm(job: dict[str, Any], maker: socket.socket, home: str) -> None:
         os.close(source)
 
 
-def _warm(home: str) -> socket.socket:
-    path = f"{home}/run/stewards-{_tag()}"
+def _warm(home: str, preload: Sequence[str]) -> socket.socket:
+    path = f"{home}/run/stewards-{_tag(preload)}"
     try:
         return messages.connect(path)
     except OSError:
-        return _start_once(path)
+        return _start_once(path, preload)
 
 
-def _tag() -> str:
+def _tag(preload: Sequence[str]) -> str:
     """Names the warm process that fits this atoll and this interpreter: after an upgrade a new one is started."""
     import hashlib
 
     package = os.stat(os.path.join(_PARENT, "atoll"))
-    python = f"{sys.executable} {os.stat(sys.executable).st_ino:x} {sys.version}"
+    python = f"{sys.executable} {os.stat(sys.executable).st_ino:x} {sys.version} {preload} {preload and sys.path}"
     digest = hashlib.blake2s(python.encode(errors="surrogateescape"), digest_size=6).hexdigest()
     return f"{messages.VERSION}-{package.st_ino:x}-{digest}"
 
 
-def _start_once(path: str) -> socket.socket:
+def _start_once(path: str, preload: Sequence[str]) -> socket.socket:
     """Many may want it at the same time: a lock decides who starts it, and all end with the same one."""
     import fcntl
 
@@ -86,20 +88,22 @@ def _start_once(path: str) -> socket.socket:
             pass
         except OSError:
             os.unlink(path)
-        _start(path)
+        _start(path, preload)
         return messages.connect(path)
     finally:
         os.close(lock)
 
 
-def _start(path: str) -> None:
+def _start(path: str, preload: Sequence[str]) -> None:
     from ..launch import cloudpickle_directory
 
     reader, writer = os.pipe2(os.O_CLOEXEC)
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    arguments = (path, cloudpickle_directory(), _READY)
+    places = [place for place in sys.path if place] if preload else []
+    arguments = (path, cloudpickle_directory(), _READY, tuple(preload), places)
+    program = f"from atoll.engine.steward.warm import daemon; daemon(*{arguments!r})"
     try:
-        _run(f"from atoll.engine.steward.warm import daemon; daemon(*{arguments!r})", null, writer)
+        _run(program, null, writer)
     except OSError as error:
         raise WallUnavailable(f"{sys.executable} cannot be started: {error.strerror}.") from error
     finally:

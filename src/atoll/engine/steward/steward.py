@@ -191,9 +191,23 @@ class Steward:
         elif op in ("copy", "rollback"):
             self._past = self._past or self._make_past()
             self._past.ask(client, request)
+        elif op in self._wall.orders:
+            self._pass_on(client, request)
         else:
             self._change(client, request)
             messages.send(client, {"ok": {"status": "paused" if self._paused else "running"}})
+
+    def _pass_on(self, client: socket.socket, request: dict[str, Any]) -> None:
+        """What only this kind of wall can do."""
+        try:
+            facts, fds = self._wall.obey(request)
+        except StartFailed as failed:
+            self.refuse(client, str(failed), failed.code)
+            return
+        try:
+            messages.send(client, {"ok": facts}, *fds)
+        finally:
+            messages.close(list(fds))
 
     def _change(self, client: socket.socket, request: dict[str, Any]) -> None:
         op = request.get("op")
@@ -352,7 +366,7 @@ def keep(job: dict[str, Any], maker: socket.socket) -> NoReturn:
     os.chdir("/")
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     os.dup2(null, 0)
-    sys.path += job["path"]
+    sys.path += [place for place in job["path"] if place not in sys.path]
     maker.set_inheritable(False)
     code = 1
     try:

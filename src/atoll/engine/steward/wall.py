@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -79,8 +81,24 @@ class Wall(ABC):
         """
         return []
 
+    def end_writer(self, writer: Holder) -> None:
+        """End one of `writers`; who is frozen may die when it is thawed. Raises ProcessLookupError."""
+        os.kill(writer.outside, signal.SIGKILL)
+
     def settle(self) -> None:  # noqa: B027 - most walls keep files in a plain directory
         """See to it that all that was written is in the box, to be copied; all is frozen. Raises OSError."""
+
+    orders: frozenset[str] = frozenset()
+    """What `obey` knows besides what every steward does."""
+
+    def obey(self, request: Mapping[str, Any]) -> tuple[dict[str, Any], Sequence[int]]:
+        """Do something that only this kind of wall can; gives the answer, and descriptors, which are closed here.
+
+        Raises:
+            StartFailed: it cannot be done; all is as it was.
+            OSError: the host refused something.
+        """
+        raise NotImplementedError
 
     def usage(self) -> dict[str, Any]:
         """The members of `Metrics` but `uptime`, as far as they can be told."""

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import json
 import os
 import select
 import signal
 import socket
+import sys
 import time
+from collections.abc import Sequence
 from typing import NoReturn
 
 from ...guest import borrowed, contextprocess, server
@@ -28,8 +31,8 @@ WANTED = (server, bounds, forked)
 """What its forks use, and find imported."""
 
 
-def daemon(path: str, cloudpickle: str, ready: int) -> NoReturn:
-    """Leave the family of who started this, say so, and serve."""
+def daemon(path: str, cloudpickle: str, ready: int, preload: Sequence[str], places: Sequence[str]) -> NoReturn:
+    """Leave the family of who started this, say so, and serve. `places` are where modules to `preload` are."""
     if os.fork():
         os._exit(0)
     os.setsid()
@@ -37,6 +40,8 @@ def daemon(path: str, cloudpickle: str, ready: int) -> NoReturn:
     kernel.close_from(3, (ready,))
     if cloudpickle:
         borrowed.lend(cloudpickle)
+    if preload:
+        _import(preload, places)
     contextprocess.find_own_modules()
     listener = messages.listen(path)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -50,6 +55,17 @@ def daemon(path: str, cloudpickle: str, ready: int) -> NoReturn:
         with contextlib.suppress(OSError):
             os.unlink(path)
         os._exit(0)
+
+
+def _import(names: Sequence[str], places: Sequence[str]) -> None:
+    """What packages want to have done at the start of a Python is done, too; only now, when ours are imported."""
+    import site
+
+    site.main()
+    sys.path += [place for place in places if place not in sys.path]
+    for name in names:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
 
 
 def _serve(listener: socket.socket, path: str) -> None:

@@ -1,4 +1,4 @@
-"""Codebases as sources of the jail: a sandbox and a snapshot keep the version that they stand on."""
+"""Codebases as sources: a sandbox and a snapshot keep the version that they stand on."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ..codebases.shelf import Shelf
-from ..codebases.versions import Versions
 from ..errors import FileMissing, InvalidInput
+from .shelf import Shelf
+from .versions import Versions
 
 
 class Version(NamedTuple):

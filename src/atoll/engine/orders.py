@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..engine import jobs
-from ..engine.layout import HOME_INSIDE, OLD_ROOT, PACKAGES, SHOWN
-from ..errors import CreateFailed, InvalidInput, Unsupported
+from ..errors import InvalidInput
 from ..types import Handle, Permissions, Spec
-
-if TYPE_CHECKING:
-    from ..packages.cache import Environment
+from . import jobs
+from .layout import HOME_INSIDE, OLD_ROOT, SHOWN
 
 _NOT_A_WORKDIR = frozenset(
     ("bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "sys", "tmp", "usr", ".python")
@@ -32,7 +29,7 @@ def job_for(spec: Spec, resume: Handle | None, home: str) -> dict[str, Any]:
     _check_workdir(spec.workdir)
     image = None
     if spec.image:
-        from ..engine.images import unpacked
+        from .images import unpacked
 
         image = unpacked(spec.image, home)
     resources = spec.resources
@@ -58,26 +55,6 @@ def job_for(spec: Spec, resume: Handle | None, home: str) -> dict[str, Any]:
         "ignore": list(spec.ignore),
         "plain": False,
     }
-
-
-def environment(spec: Spec, resume: Handle | None, home: str) -> Environment:
-    """The environment that a sandbox is made with; one that is resumed has that of its first start."""
-    from ..packages import cache
-
-    if spec.image:
-        raise Unsupported(
-            "packages= and image= do not go together: the packages fit this machine's own Python.",
-            hint="Install them in the image, or leave image= out.",
-        )
-    if f"{spec.workdir}/".startswith(f"{PACKAGES}/"):
-        raise InvalidInput(f"workdir={spec.workdir!r} is where the packages are; choose another one.")
-    key = resume.data.get("environment") if resume else None
-    if not isinstance(key, str):
-        return cache.wanted(home, spec.packages)
-    environment = cache.known(home, key)
-    if not environment.is_built:
-        raise CreateFailed(f"The packages that this sandbox was made with are gone from {cache.directory(home)}.")
-    return environment
 
 
 def _source(path: str, home: str) -> str:

@@ -1,4 +1,4 @@
-"""The jail's snapshots to a file and back; see `engine.portable`."""
+"""Snapshots that are layers to a file and back; see `engine.portable`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CHUNK = 1 << 20
 _PACKED = (".gz", ".tgz")
 
 
-def export(home: str, found: Mapping[str, Any], path: str) -> None:
+def export(places: Layout, found: Mapping[str, Any], path: str) -> None:
     """Raises Unsupported, FileError, InvalidInput."""
     spec = spec_from_json(found["spec"])
     if spec.image is not None:
@@ -30,7 +30,8 @@ def export(home: str, found: Mapping[str, Any], path: str) -> None:
     with _source(spec, found) as source, _draft(path) as (draft, fd):
         request = {
             "do": "export",
-            "home": home,
+            "home": places.home,
+            "wall": places.wall,
             "name": found["name"],
             "source": source,
             "permissions": permissions,
@@ -50,9 +51,9 @@ def _source(spec: Spec, found: Mapping[str, Any]) -> Iterator[str | None]:
             raise InvalidInput(f"The source of this snapshot, {spec.source!r}, is no directory any more.")
         yield spec.source
         return
-    from . import jail_codebases
+    from . import uses
 
-    with jail_codebases.used(spec.codebase, found.get("codebase")) as version:
+    with uses.used(spec.codebase, found.get("codebase")) as version:
         yield version.tree
 
 
@@ -92,16 +93,15 @@ def _pack(fd: int, path: str) -> None:
         os.fsync(file.fileno())
 
 
-def import_(home: str, path: str, name: str | None, limit: int) -> str:
+def import_(places: Layout, path: str, name: str | None, limit: int) -> str:
     """Gives the name of the snapshot. Raises InvalidInput, FileError."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise file_error(error.errno or 5, f"{path} cannot be read: {error.strerror}.", path) from error
-    places = Layout(home)
     places.make()
     try:
-        answer = apart.run({"do": "import", "home": home, "name": name, "limit": limit}, fd)
+        answer = apart.run({"do": "import", "home": places.home, "wall": places.wall, "name": name, "limit": limit}, fd)
     finally:
         os.close(fd)
         Layers(places).collect()

@@ -1,0 +1,245 @@
+"""What a sandbox's places stand on when root makes it: a disk of its own, and a view of its source.
+
+The engine mounts what it finds by path among this machine's mounts, so everything is there for the moment in which a
+container starts, and nowhere but in the container afterwards: it goes with it, whoever is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ..engine import disk, idmap, jail, kernel, layout, places, views
+from ..engine.layout import Layout
+from ..engine.places import Rules
+from ..engine.settings import BirthFailed, Settings
+from ..engine.steward.wall import FILES, StartFailed
+from ..engine.views import curator
+from ..errors import Unsupported
+
+TOP, VIEW = "top", "view"
+_DISK = "disk"
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_MOUNTED = kernel.MOUNT_ATTR_NOSUID | kernel.MOUNT_ATTR_NODEV
+
+
+class Ground:
+    """Of one sandbox.
+
+    Args:
+        job: has `home`, `uid`, `disk` (bytes), `source`, `permissions` and `ignore`.
+
+    Attributes:
+        top: a descriptor of the root of its disk; -1 while there is none.
+        view: of its source, where there are rules.
+    """
+
+    def __init__(self, box: str, job: Mapping[str, Any]) -> None:
+        self._box = box
+        self._job = job
+        self._image = f"{box}/{FILES}/{_DISK}"
+        self.rules = Rules.of(dict(job))
+        self.view: views.View | None = None
+        self.top = -1
+
+    def lay(self) -> None:
+        """Have all of it where the engine finds it.
+
+        Raises:
+            StartFailed: the rules cannot be enforced here.
+            OSError: the host refuses a mount, or its disk is full.
+        """
+        self.leave()
+        device, held = self._attached() if self._job["disk"] else ("", -1)
+        trees: dict[str, int] = {}
+        try:
+            trees = self._built(device)
+            for name, tree in trees.items():
+                path = place(self._box, name)
+                os.makedirs(path, mode=0o700, exist_ok=True)
+                kernel.mount_setattr(tree, _MOUNTED, recursive=True)
+                kernel.move_mount(tree, path)
+            self.top = os.open(place(self._box, TOP), _FOLDER)
+        finally:
+            for fd in (*trees.values(), held):
+                if fd >= 0:
+                    os.close(fd)
+
+    def _attached(self) -> tuple[str, int]:
+        """The device of its disk, and a descriptor to hold until it is mounted."""
+        if not os.path.exists(self._image):
+            try:
+                empty = disk.prepare(f"{self._job['home']}/docker/.disks", self._job["disk"])
+            except BirthFailed as error:
+                raise StartFailed(str(error), error.code) from None
+            disk.copy_sparse(empty, self._image)
+        disk.await_release(self._image)
+        return disk.attach(self._image)
+
+    def lift(self) -> None:
+        """Take away again what the engine has found, or what somebody has left who was killed."""
+        lift(self._box)
+
+    def leave(self) -> None:
+        """Let go of it: the container has ended."""
+        self.lift()
+        if self.top >= 0:
+            os.close(self.top)
+            self.top = -1
+        if self.view is not None:
+            self.view.close()
+            self.view = None
+
+    def forget(self) -> None:
+        """The same, and whatever is not on the disk yet need not get there."""
+        if self.top >= 0:
+            with contextlib.suppress(OSError):
+                disk.shut_down_at(self.top)
+        self.leave()
+
+    def settle(self) -> None:
+        """All that was written is in the box."""
+        kernel.syncfs(self.top)
+
+    def used(self) -> int:
+        """Bytes on the disk."""
+        found = os.fstatvfs(self.top)
+        return (found.f_blocks - found.f_bfree) * found.f_frsize
+
+    def uppers(self) -> list[str]:
+        """The layers of the workspace over its source, by name, newest first."""
+        return _uppers(f"/proc/self/fd/{self.top}")
+
+    def _built(self, device: str) -> dict[str, int]:
+        with places.aside():
+            os.chdir(_stage(self._box))
+            os.mkdir("t")
+            if device:
+                kernel.mount(device, "t", "ext4", jail.DISK_FLAGS, "")
+            else:
+                kernel.mount(f"{self._box}/{FILES}", "t", None, kernel.MS_BIND)
+            uid = self._job["uid"]
+            for name in ("work", "home", "tmp"):
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(f"t/{name}", 0o755)
+                    os.chown(f"t/{name}", uid, uid)
+            _show_as(uid)
+            trees = {TOP: kernel.open_tree("t", recursive=False)}
+            try:
+                if self._job["source"] is not None:
+                    trees[VIEW] = self.covered(_uppers("t") or [_new_upper("t", uid)])
+            except BaseException:
+                os.close(trees[TOP])
+                raise
+            finally:
+                os.chdir("/")
+        return trees
+
+    def covered(self, uppers: list[str]) -> int:
+        """The workspace as a detached mount: the source below these layers. Only for who is aside, beside `t`.
+
+        Raises:
+            StartFailed, OSError.
+        """
+        source, uid = self._job["source"], self._job["uid"]
+        lowers = [f"t/{name}" for name in uppers[1:]]
+        scratch = f"t/scratch-{uppers[0]}"
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(scratch, 0o700)
+        os.mkdir("m")
+        if self.rules is None:
+            os.mkdir("s")
+            tree = idmap.mapped_source(source, uid)
+            kernel.move_mount(tree, "s")
+            os.close(tree)
+            places.overlay([*lowers, "s"], f"t/{uppers[0]}", scratch, "m", rootless=False)
+            return kernel.open_tree("m", recursive=False)
+        try:
+            if self.view is None:
+                self.view = self._prepared(source, lowers)
+            views.mount(
+                self.view, source=source, lowers=lowers, upper=f"t/{uppers[0]}", work=scratch, target="m", uid=uid
+            )
+        except Unsupported as error:
+            raise StartFailed(str(error), "unsupported", error.hint) from None
+        return kernel.open_tree("m", recursive=True)
+
+    def _prepared(self, source: str, lowers: list[str]) -> views.View:
+        rules = self.rules
+        if rules is None:
+            raise ValueError("there are no rules")
+        if not lowers:
+            return curator.obtain(_settings(self._job["home"]), source, rules.rules(), rules.ignore)
+        os.mkdir("merged")
+        views.merge(source=source, lowers=lowers, target="merged", rootless=False, uid=self._job["uid"])
+        tree = views.compile_tree("merged", rules.matcher(), rules.ignores())
+        kernel.umount("merged")
+        return views.prepare(tree, recipe="A", covers=len(lowers))
+
+
+def _show_as(uid: int) -> None:
+    """What began as the files of another sandbox is its user's on the disk, and this one's in sight."""
+    was = os.stat("t/home").st_uid
+    if was == uid:
+        return
+    tree = kernel.open_tree("t", recursive=False)
+    try:
+        idmap.map_mount(tree, {views.STRANGER: views.STRANGER, was: uid})
+        kernel.move_mount(tree, "t")
+    finally:
+        os.close(tree)
+
+
+def place(box: str, name: str) -> str:
+    """Where a part of the ground is while a container starts."""
+    return f"{box}/ground/{name}"
+
+
+def lift(box: str) -> None:
+    """Take the ground of a box away from this machine's mounts."""
+    for name in (VIEW, TOP):
+        with contextlib.suppress(OSError):
+            while True:
+                kernel.umount(place(box, name), kernel.MNT_DETACH)
+
+
+def check(source: str | None, rules: Rules | None) -> None:
+    """Raises Unsupported: this kernel shows no rules."""
+    if source is not None and rules is not None and not views.can_overlay(rootless=False):
+        raise Unsupported("Path permissions need overlayfs, which this host does not let atoll mount.")
+
+
+def _stage(box: str) -> str:
+    """A directory to mount things in; only for who is aside."""
+    path = place(box, "stage")
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    kernel.mount("stage", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=700,size=1m")
+    return path
+
+
+def _uppers(top: str) -> list[str]:
+    names = [name for name in os.listdir(top) if name.startswith("upper-")]
+    return sorted(names, key=lambda name: int(name.rpartition("-")[2]), reverse=True)
+
+
+def _new_upper(top: str, uid: int) -> str:
+    found = _uppers(top)
+    name = f"upper-{int(found[0].rpartition('-')[2]) + 1 if found else 0}"
+    os.mkdir(f"{top}/{name}", 0o755)
+    os.chown(f"{top}/{name}", uid, uid)
+    return name
+
+
+def _settings(home: str) -> Settings:
+    """As far as a curator of views needs them, whom walls share."""
+    where = Layout(home)
+    where.make()
+    return Settings(where, rootless=False, hierarchy=None, landlock=0, filter_code=b"", template="", python="",
+        python_path=(), resolver="", has_loop=True, recipe="A")  # fmt: skip
+
+
+def targets(workdir: str) -> tuple[str, ...]:
+    """The places inside that are written to."""
+    return (workdir, layout.HOME_INSIDE, "/tmp")  # noqa: S108 - the sandbox's own

@@ -1,0 +1,241 @@
+"""From a spec to what a steward is asked for, with every path looked at."""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import Any
+
+from ..engine import disk, layout, roottree
+from ..engine.launch import cloudpickle_directory
+from ..engine.limits import DEFAULT_DISK
+from ..engine.settings import FIRST_UID, UIDS
+from ..engine.steward.lines import guest_command
+from ..engine.steward.wall import FILES
+from ..errors import CreateFailed, InvalidInput, Unsupported
+from ..types import Enforcement, Handle, Spec
+from . import docker_finding, docker_ground, docker_images
+from .docker_container import (
+    HOME_LABEL,
+    ID_LABEL,
+    LINE,
+    LINE_INSIDE,
+    Bind,
+    Plan,
+    accounts,
+    description,
+    environment,
+    name_of,
+)
+from .docker_engine import Engine, Refused, Unreachable
+
+_PLACES = ("work", "home", "tmp")
+_LENT = "/opt/cloudpickle"
+_LAST_UID = (1 << 31) - 1
+_NOT_A_WORKDIR = frozenset(
+    ("bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "opt", "proc", "run", "sbin", "sys", "tmp", "usr")
+)
+_KILLS = {True: "/sys/fs/cgroup/memory.events", False: "/sys/fs/cgroup/memory/memory.oom_control"}
+
+
+def job_for(spec: Spec, box: str, resume: Handle | None, home: str) -> dict[str, Any]:
+    """Furnish a box, and say what its wall is made of.
+
+    Raises:
+        Unsupported, InvalidInput, WallUnavailable, CreateFailed.
+    """
+    _refuse(spec)
+    source = None if spec.source is None else _source(spec.source, home)
+    engine = docker_finding.engine()
+    image = _image(engine, spec.image, home)
+    uid, gid = _user(resume)
+    _furnish(box, uid, gid)
+    size = _disk(spec)
+    grounded = os.geteuid() == 0
+    if not grounded and source is not None and resume is None and spec.snapshot is None:
+        _copy(source, f"{box}/{FILES}/work")
+    runtime = docker_finding.runtime()
+    attached = runtime is not None and "runsc" in runtime
+    plan = Plan(
+        name=name_of(box),
+        image=image.id,
+        command=_command(spec, image, attached=attached),
+        user=f"{uid}:{gid}",
+        binds=[*_written(spec, box, grounded=grounded), *_seen(box, image, home)],
+        labels={**spec.labels, ID_LABEL: os.path.basename(box), HOME_LABEL: home},
+        network=spec.network,
+        resources=spec.resources,
+        image_env=image.env,
+        volumes=image.volumes,
+        runtime=runtime,
+        attached=attached,
+    )
+    return {
+        "engine": engine.path,
+        "image": image.reference,
+        "body": description(plan),
+        "env": environment(image.env, spec.env),
+        "home": home,
+        "uid": uid,
+        "workdir": spec.workdir,
+        "source": source,
+        "permissions": rules(spec),
+        "ignore": list(spec.ignore),
+        "disk": size,
+        "grounded": grounded,
+        "network": spec.network,
+        "attached": attached,
+        "runtime": runtime,
+        "limits": _limits(spec, size),
+    }
+
+
+def rules(spec: Spec) -> dict[str, Any] | None:
+    """The permissions as JSON."""
+    if spec.permissions is None:
+        return None
+    from ..policy.permissions import to_json
+
+    return to_json(spec.permissions)
+
+
+def _refuse(spec: Spec) -> None:
+    """What is asked for by name and cannot be given."""
+    wishes = {
+        "audit": spec.audit,
+        "packages": bool(spec.packages),
+        f"network={spec.network!r}": spec.network == "all",
+    }
+    for wish, asked in wishes.items():
+        if asked:
+            raise Unsupported(f"The docker driver cannot honour {wish}.", hint="Leave it out, or use another driver.")
+    if os.geteuid() != 0 and (spec.permissions is not None or spec.ignore):
+        raise Unsupported("Path permissions in a container need root.", hint="Run as root, or use the jail.")
+    first = spec.workdir.split("/")[1]
+    below_ours = any(spec.workdir.startswith(f"{place}/") for place in ("/home", "/root"))
+    if first in _NOT_A_WORKDIR or (below_ours and spec.workdir != layout.HOME_INSIDE):
+        raise InvalidInput(
+            f"workdir={spec.workdir!r} lies in a place that the sandbox's system needs; choose one like /workspace, "
+            f"/app or {layout.HOME_INSIDE}."
+        )
+
+
+def _disk(spec: Spec) -> int | None:
+    """How many bytes it may write; None where nothing can hold it to that.
+
+    Raises:
+        Unsupported: a limit was asked for that nothing can hold.
+    """
+    if os.geteuid() == 0 and disk.available():
+        return spec.resources.disk or DEFAULT_DISK
+    if spec.resources.disk is not None or spec.strict:
+        raise Unsupported(
+            "A limit on the disk of a container needs root, loop devices and mkfs.ext4.",
+            hint="Leave disk and strict out, or run as root: apt-get install e2fsprogs",
+        )
+    return None
+
+
+def _source(path: str, home: str) -> str:
+    """The real path of a source tree, which must not show the sandbox what atoll keeps of others."""
+    real = os.path.realpath(path)
+    if not os.path.isdir(real):
+        raise InvalidInput(f"source={path!r} is not a directory.")
+    state = os.path.realpath(home)
+    if os.path.commonpath((real, state)) in (real, state):
+        raise InvalidInput(
+            f"source={path!r} and atoll's state directory {state} lie in one another: the sandbox would see the files "
+            "of other sandboxes. Give a narrower source, or set ATOLL_HOME to a directory elsewhere."
+        )
+    return real
+
+
+def _image(engine: Engine, image: str | None, home: str) -> docker_images.Image:
+    try:
+        return docker_images.find(engine, image, home)
+    except Unreachable as error:
+        raise error.as_error() from error
+    except Refused as error:
+        raise CreateFailed(f"The container engine refuses: {error}.") from error
+
+
+def _user(resume: Handle | None) -> tuple[int, int]:
+    """The user of a sandbox on the host: as root one that nobody else has, else this one."""
+    if os.geteuid() != 0:
+        return os.geteuid(), os.getegid()
+    if resume is not None:
+        return int(resume.data["uid"]), int(resume.data["uid"])
+    uid = random.SystemRandom().randint(FIRST_UID + UIDS, _LAST_UID)
+    return uid, uid
+
+
+def _furnish(box: str, uid: int, gid: int) -> None:
+    if os.geteuid() != 0:
+        for name in _PLACES:
+            os.makedirs(f"{box}/{FILES}/{name}", mode=0o755, exist_ok=True)
+    for name in (LINE, "etc"):
+        os.makedirs(f"{box}/{name}", mode=0o755, exist_ok=True)
+    for name, text in accounts("", uid, gid).items():
+        with open(f"{box}/etc/{name}", "w", encoding="utf-8") as file:
+            file.write(text)
+
+
+def _copy(source: str, target: str) -> None:
+    import shutil
+
+    try:
+        shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
+    except (OSError, shutil.Error) as error:
+        raise CreateFailed(f"The source {source} cannot be copied: {error}") from error
+
+
+def _written(spec: Spec, box: str, *, grounded: bool) -> list[Bind]:
+    """What it may write to."""
+    targets = dict(zip(_PLACES, docker_ground.targets(spec.workdir), strict=True))
+    if not grounded:
+        return [Bind(f"{box}/{FILES}/{name}", target, read_only=False) for name, target in targets.items()]
+    top = docker_ground.place(box, docker_ground.TOP)
+    sources = {name: f"{top}/{name}" for name in _PLACES}
+    if spec.source is not None:
+        sources["work"] = docker_ground.place(box, docker_ground.VIEW)
+    return [Bind(sources[name], target, read_only=False) for name, target in targets.items()]
+
+
+def _seen(box: str, image: docker_images.Image, home: str) -> list[Bind]:
+    """What it may look at."""
+    binds = [Bind(f"{box}/{LINE}", LINE_INSIDE)]
+    binds += [Bind(f"{box}/etc/{name}", f"/etc/{name}") for name in ("passwd", "group")]
+    if not image.own:
+        binds.append(Bind(roottree.self_contained(home), roottree.ALONE))
+    elif packages := roottree.site_packages():
+        binds.append(Bind(packages, roottree.SITE_PACKAGES))
+    if lent := cloudpickle_directory():
+        binds.append(Bind(lent, _LENT))
+    return binds
+
+
+def _command(spec: Spec, image: docker_images.Image, *, attached: bool) -> list[str]:
+    config: dict[str, Any] = {
+        "workdir": spec.workdir,
+        "home": layout.HOME_INSIDE,
+        "python": roottree.PYTHON if image.own else "",
+        "kills": _KILLS[os.path.exists("/sys/fs/cgroup/cgroup.controllers")],
+    }
+    if cloudpickle_directory():
+        config["cloudpickle"] = _LENT
+    if image.own:
+        *library, site = roottree.PYTHON_PATH
+        own = f"{layout.HOME_INSIDE}/.local/lib/{os.path.basename(roottree.LIBRARY)}/site-packages"
+        config["python_path"] = [*library, own, site]
+    line = ("--stream-fds", "0,1") if attached else ("--control-path", f"{LINE_INSIDE}/{LINE}")
+    command = guest_command(roottree.PYTHON, roottree.GUEST, line, config)
+    return command if image.own else [*roottree.alone_command(), *command[1:]]
+
+
+def _limits(spec: Spec, size: int | None) -> dict[str, Enforcement]:
+    return {
+        "memory": "kernel",
+        "pids": "kernel",
+        "cpu": "none" if spec.resources.cpu is None else "kernel",
+        "disk": "none" if size is None else "kernel",
+    }

@@ -1,0 +1,161 @@
+"""gVisor: a kernel of its own for each sandbox, by `runsc`, with no daemon to install."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ..engine import disk, layout, roottree
+from ..engine.launch import cloudpickle_directory
+from ..engine.limits import DEFAULT_DISK
+from ..engine.steward.history import CopiedHistory
+from ..engine.steward.lines import guest_command
+from ..engine.steward.wall import FILES
+from ..errors import InvalidInput, Unsupported
+from ..home import state_dir
+from ..types import Capability, Handle, Layer, Spec
+from . import gvisor_runtime
+
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class GVisorDriver(CopiedHistory):
+    name = "gvisor"
+    summary = "a kernel of its own for each sandbox: gVisor's runsc on this machine"
+    isolation = "kernel"
+    capabilities = frozenset(
+        {
+            Capability.COMMANDS,
+            Capability.CODE,
+            Capability.PTY,
+            Capability.WATCH,
+            Capability.ISOLATION,
+            Capability.NETWORK_NONE,
+            Capability.LIMITS,
+            Capability.LIFETIME,
+            Capability.SOURCE,
+            Capability.PAUSE,
+            Capability.STOP,
+            Capability.METRICS,
+            Capability.SNAPSHOT,
+            Capability.FORK,
+        }
+    )
+    wall = "atoll.drivers.gvisor_wall:GVisorWall"
+    warm = True
+
+    def prepare(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
+        _refuse(spec)
+        home = state_dir()
+        runtime = gvisor_runtime.cached(home)
+        rootless = os.geteuid() != 0
+        user = 0 if rootless else layout.USER
+        root = roottree.build(home)
+        limits = spec.resources
+        command = guest_command(roottree.PYTHON, roottree.GUEST, ("--stream-fds", "0,1"), _config(spec))
+        return {
+            "runsc": runtime.path,
+            "version": runtime.version,
+            "platform": runtime.platform(),
+            "root": root,
+            "rootless": rootless,
+            "uid": user,
+            "workdir": spec.workdir,
+            # A snapshot has its own workspace.
+            "source": _source(spec.source, home) if spec.source and spec.snapshot is None else None,
+            "places": _places(spec, box, root, busybox=runtime.needs_busybox),
+            "command": [*command, "--descend", f"{user},{user},{limits.pids}"],
+            "env": _environment(spec, rootless=rootless),
+            "memory": limits.memory,
+            "pids": limits.pids,
+            "cpu": limits.cpu,
+            "disk": limits.disk or DEFAULT_DISK,
+            "kernel_disk": not rootless and disk.available(),
+            "strict": spec.strict,
+            "disks": f"{home}/{self.name}/disks",
+        }
+
+    def sweep(self, handle: Handle, box: str) -> None:
+        from ..engine.steward import bounds
+        from . import gvisor_sweep
+
+        bounds.sweep(os.path.basename(box))
+        gvisor_sweep.end_strays(box)
+
+    async def health(self) -> list[Layer]:
+        from . import gvisor_health
+
+        return await self.io.in_thread(gvisor_health.layers)
+
+
+def _environment(spec: Spec, *, rootless: bool) -> dict[str, str]:
+    """Of everything in the sandbox. It is not told on a command line, where all could read it."""
+    name = "root" if rootless else layout.USER_NAME
+    return {
+        "PATH": f"{layout.HOME_INSIDE}/.local/bin:{_PATH}",
+        "HOME": layout.HOME_INSIDE,
+        "USER": name,
+        "LOGNAME": name,
+        "SHELL": "/bin/sh",
+        "LANG": "C.UTF-8",
+        "TMPDIR": "/tmp",  # noqa: S108 - the sandbox's own
+        **({"TAR_OPTIONS": "--no-same-owner"} if rootless else {}),
+        **spec.env,
+    }
+
+
+def _config(spec: Spec) -> dict[str, Any]:
+    """Of the guest."""
+    version = os.path.basename(roottree.LIBRARY)
+    *library, site = roottree.PYTHON_PATH
+    return {
+        "workdir": spec.workdir,
+        "home": layout.HOME_INSIDE,
+        "python": roottree.PYTHON,
+        "python_path": [*library, f"{layout.HOME_INSIDE}/.local/lib/{version}/site-packages", site],
+        "cloudpickle": roottree.CLOUDPICKLE if cloudpickle_directory() else "",
+        "memory": spec.resources.memory,
+    }
+
+
+def _source(path: str, home: str) -> str:
+    """Raises InvalidInput for what is no directory, or would show what atoll keeps of others."""
+    real, state = os.path.realpath(path), os.path.realpath(home)
+    if not os.path.isdir(real):
+        raise InvalidInput(f"source={path!r} is not a directory.")
+    if os.path.commonpath((real, state)) in (real, state):
+        raise InvalidInput(f"source={path!r} and atoll's state directory {state} lie in one another.")
+    return real
+
+
+def _places(spec: Spec, box: str, root: str, *, busybox: bool) -> list[tuple[str, str, bool]]:
+    files = f"{box}/{FILES}"
+    found = [
+        (f"{files}/tmp", "/tmp", True),  # noqa: S108 - the sandbox's own
+        (f"{files}/home", layout.HOME_INSIDE, True),
+        (f"{files}/work", spec.workdir, True),
+    ]
+    if site := roottree.site_packages():
+        found.append((site, roottree.SITE_PACKAGES, False))
+    if pickle := cloudpickle_directory():
+        found.append((pickle, roottree.CLOUDPICKLE, False))
+    tool = f"{root}/usr/bin/busybox"
+    if busybox and os.path.exists(tool):
+        found += [(tool, f"/usr/bin/{name}", False) for name in ("ls", "stat")]
+    return found
+
+
+def _refuse(spec: Spec) -> None:
+    """What is asked for by name and cannot be given."""
+    wishes = {
+        "image": spec.image is not None,
+        "audit": spec.audit,
+        f"network={spec.network!r}": spec.network != "none",
+        "packages": bool(spec.packages),
+    }
+    for wish, asked in wishes.items():
+        if asked:
+            raise Unsupported(
+                f"The gvisor driver cannot honour {wish}.",
+                hint="Leave it out, or use another driver; `atoll providers` lists them.",
+            )

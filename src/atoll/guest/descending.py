@@ -1,0 +1,65 @@
+"""The first steps of a guest that is root of a kernel of its own, as in gVisor: bound what is to come, and be nobody.
+
+There the number of processes is held by a control group of that kernel, which only its root can make. What was mounted
+for it is covered afterwards, and with no capability left nobody can take the cover off.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import NamedTuple
+
+_GROUPS = "/sys/fs/cgroup"
+_GROUP = _GROUPS + "/sandbox"
+_READ_ONLY, _NO_SUID, _NO_DEVICES, _NO_PROGRAMS = 1, 2, 4, 8
+_SET_NO_NEW_PRIVS, _DROP_FROM_BOUNDING_SET, _AMBIENT, _CLEAR_ALL = 38, 24, 47, 4
+_CAPABILITIES = 64
+_CAPABILITY_VERSION = 0x20080522
+
+
+class Descent(NamedTuple):
+    """Who to be, and how many processes there may be besides; 0 is any number."""
+
+    user: int
+    group: int
+    processes: int
+
+    @classmethod
+    def parse(cls, text: str) -> Descent:
+        """From "USER,GROUP,PROCESSES". Raises ValueError."""
+        user, group, processes = (int(part) for part in text.split(","))
+        return cls(user, group, processes)
+
+
+def descend(descent: Descent) -> None:
+    """Do it, or raise OSError: then nothing may run here."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if descent.processes:
+        _bound(libc, descent.processes)
+    for capability in range(_CAPABILITIES):
+        if libc.prctl(_DROP_FROM_BOUNDING_SET, capability, 0, 0, 0) != 0:
+            break  # this kernel knows no more of them
+    libc.prctl(_AMBIENT, _CLEAR_ALL, 0, 0, 0)
+    os.setgroups([])
+    os.setresgid(descent.group, descent.group, descent.group)
+    os.setresuid(descent.user, descent.user, descent.user)
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    _check(libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")
+    _check(libc.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+
+
+def _bound(libc: ctypes.CDLL, processes: int) -> None:
+    _check(libc.mount(b"atoll", _GROUPS.encode(), b"cgroup", 0, b"pids"), "the control group of processes")
+    os.mkdir(_GROUP)
+    for name, text in (("pids.max", str(processes)), ("cgroup.procs", str(os.getpid()))):
+        with open("%s/%s" % (_GROUP, name), "w", encoding="ascii") as file:
+            file.write(text)
+    flags = _READ_ONLY | _NO_SUID | _NO_DEVICES | _NO_PROGRAMS
+    _check(libc.mount(b"atoll", _GROUPS.encode(), b"tmpfs", flags, b"mode=0555"), "the cover of the control group")
+
+
+def _check(answer: int, what: str) -> None:
+    if answer != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, "%s: %s" % (what, os.strerror(number)))

@@ -1,0 +1,171 @@
+"""A container engine for tests, of their own: another data directory, another socket, and none of it left at the end.
+
+The workers of one run share it. It ends when nobody uses it any more, however they end: each holds a lock on a file,
+which the kernel takes back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+RUNSC = shutil.which("runsc")
+_BIRTH = 60
+# Others on this machine may have an engine with the default networks.
+_POOL = "base=10.213.0.0/16,size=24"
+
+needs_docker = pytest.mark.skipif(
+    shutil.which("dockerd") is None or os.geteuid() != 0, reason="needs dockerd (apt-get install docker.io), and root"
+)
+
+
+@contextlib.contextmanager
+def shared_engine():
+    """The engine that all workers of this run use; DOCKER_HOST says where it is."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(os.getpid())
+    place = pathlib.Path(tempfile.gettempdir()) / f"atd-{run[:12]}"
+    with _used(place):
+        before = os.environ.get("DOCKER_HOST")
+        os.environ["DOCKER_HOST"] = f"unix://{place}/docker.sock"
+        try:
+            yield place
+        finally:
+            os.environ.pop("DOCKER_HOST")
+            if before is not None:
+                os.environ["DOCKER_HOST"] = before
+
+
+@contextlib.contextmanager
+def _used(place):
+    place.mkdir(mode=0o700, exist_ok=True)
+    while True:
+        users = os.open(place / "users", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(users, fcntl.LOCK_SH)
+        if os.path.exists(place / "users") and os.stat(place / "users").st_ino == os.fstat(users).st_ino:
+            break
+        os.close(users)  # of one that was just ending
+        place.mkdir(mode=0o700, exist_ok=True)
+    try:
+        _start_once(place)
+        yield
+    finally:
+        os.close(users)
+
+
+def _start_once(place):
+    with open(place / "starting", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if answers(place / "docker.sock"):
+            return
+        _launch([sys.executable, __file__, str(place)])
+        until = time.monotonic() + _BIRTH
+        while not answers(place / "docker.sock"):
+            assert time.monotonic() < until, (place / "log").read_text()[-4000:]
+            time.sleep(0.05)
+
+
+def _launch(command):
+    """Start a program that nobody waits for."""
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    actions = [(os.POSIX_SPAWN_DUP2, null, fd) for fd in (0, 1)]
+    os.posix_spawn(command[0], command, os.environ, file_actions=actions, setsid=True)
+    os.close(null)
+
+
+def answers(path):
+    """Whether an engine serves there."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        try:
+            sock.connect(str(path))
+            sock.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
+            return b"OK" in sock.recv(4096)
+        except OSError:
+            return False
+
+
+class Daemon:
+    """A dockerd. `more` are arguments."""
+
+    def __init__(self, place, *more):
+        self.place = pathlib.Path(place)
+        self.socket = self.place / "docker.sock"
+        self._more = more
+        self._process = None
+
+    def start(self):
+        settings = {"runtimes": {"runsc": {"path": RUNSC, "runtimeArgs": ["--platform=ptrace"]}}} if RUNSC else {}
+        (self.place / "daemon.json").write_text(json.dumps(settings))
+        with contextlib.suppress(FileNotFoundError):
+            (self.place / "pid").unlink()
+        with open(self.place / "log", "ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    "dockerd",
+                    f"--config-file={self.place}/daemon.json",
+                    f"--data-root={self.place}/data",
+                    f"--exec-root={self.place}/exec",
+                    f"--pidfile={self.place}/pid",
+                    f"--host=unix://{self.socket}",
+                    "--bridge=none",
+                    f"--default-address-pool={_POOL}",
+                    *self._more,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        return self
+
+    def await_ready(self):
+        until = time.monotonic() + _BIRTH
+        while not answers(self.socket):
+            assert self._process.poll() is None, (self.place / "log").read_text()[-4000:]
+            assert time.monotonic() < until, (self.place / "log").read_text()[-4000:]
+            time.sleep(0.05)
+        return self
+
+    def kill(self, number=signal.SIGTERM):
+        """End it; with SIGTERM it ends its containers too."""
+        self._process.send_signal(number)
+        self._process.wait(60)
+
+    def wait(self, seconds):
+        self._process.wait(seconds)
+
+    def remove(self):
+        """All that it has left: a killed one leaves containerd and mounts."""
+        with contextlib.suppress(OSError, ValueError):
+            os.kill(int((self.place / "exec/containerd/containerd.pid").read_text()), signal.SIGKILL)
+        with open("/proc/self/mountinfo", encoding="utf-8") as file:
+            mounted = [line.split()[4] for line in file]
+        for path in sorted((path for path in mounted if path.startswith(f"{self.place}/")), reverse=True):
+            subprocess.run(["umount", "-l", path], check=False)
+        shutil.rmtree(self.place, ignore_errors=True)
+
+
+def _supervise(place):
+    """Be the process that keeps the engine, until nobody uses it."""
+    daemon = Daemon(place).start()
+    users = os.open(f"{place}/users", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(users, fcntl.LOCK_EX)
+    finally:
+        daemon.kill()
+        daemon.remove()
+
+
+if __name__ == "__main__":
+    _supervise(sys.argv[1])
