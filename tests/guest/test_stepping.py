@@ -43,11 +43,43 @@ def root(tmp_path):
     os.close(fd)
 
 
-PATHS = (
-    "a a/ a/. a/.. a/../.. ../../secret / . .. /a/file a/file a/file/ a/file/x a/b/../file //a///file nothing nothing/x "
-    "relative absolute up out directory directory/file directory/ a/back a/back/a/file loop dangling dangling/ slash "
-    "slash/file a/b/deep a/back/../secret relative/ directory/.. "
-).split()
+PATHS = [
+    "a",
+    "a/",
+    "a/.",
+    "a/..",
+    "a/../..",
+    "../../secret",
+    "/",
+    ".",
+    "..",
+    "/a/file",
+    "a/file",
+    "a/file/",
+    "a/file/x",
+    "a/b/../file",
+    "//a///file",
+    "nothing",
+    "nothing/x",
+    "relative",
+    "absolute",
+    "up",
+    "out",
+    "directory",
+    "directory/file",
+    "directory/",
+    "a/back",
+    "a/back/a/file",
+    "loop",
+    "dangling",
+    "dangling/",
+    "slash",
+    "slash/file",
+    "a/b/deep",
+    "a/back/../secret",
+    "relative/",
+    "directory/..",
+]
 FLAGS = {
     "read": os.O_RDONLY,
     "path": os.O_PATH,
