@@ -78,7 +78,7 @@ class BwrapWall(Wall):
             self._take(told)
             self.guest = _pid_of_guest(reader)
             self._watched = _pidfd(self.guest)
-            self._connect()
+            self._connect(said)
             os.close(go)
             self._await_guest(ours, said)
         finally:
@@ -129,13 +129,20 @@ class BwrapWall(Wall):
         told: dict[str, Any] = answer["built"]
         return told, reader, go
 
-    def _connect(self) -> None:
+    def _connect(self, said: int) -> None:
+        """`said` is where the tools that this takes leave their words."""
         if self._order["network"] != "all" or not self.guest:
             return
+        own = os.dup(2)
+        os.dup2(said, 2)
         try:
             network.connect_all(self._id, self.box, self.guest, rootless=self._rootless, kinship=0)
         except BirthFailed as failed:
-            raise StartFailed(str(failed), failed.code) from None
+            words = os.pread(said, _SAID, 0).decode(errors="replace").strip()
+            raise StartFailed(f"{failed} {words}".strip(), failed.code) from None
+        finally:
+            os.dup2(own, 2)
+            os.close(own)
 
     def _become(self, line: socket.socket, ends: Ends, said: int) -> NoReturn:
         """In the fork."""
