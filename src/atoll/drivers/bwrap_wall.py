@@ -311,10 +311,7 @@ class BwrapWall(Wall):
             pid, status = os.waitpid(self._monitor, os.WNOHANG)
             if pid:
                 self._monitor = 0
-                code = os.waitstatus_to_exitcode(status)
-                if code > 128:
-                    return f"signal {code - 128} ended its guest"
-                return f"bubblewrap ended with {code}"
+                return _told(os.waitstatus_to_exitcode(status))
             time.sleep(0.005)
         return None
 
@@ -339,6 +336,13 @@ def _explained(words: str) -> StartFailed:
             f"bubblewrap was refused something by this host: {words}", "wall_unavailable", namespace_fix()
         )
     return StartFailed(f"bubblewrap did not start the guest: {words or 'it died without a word'}")
+
+
+def _told(code: int) -> str:
+    """What became of the guest, by how bubblewrap has ended."""
+    if code < 0:
+        return f"signal {-code} ended its bubblewrap"
+    return f"signal {code - 128} ended its guest" if code > 128 else f"its guest exited with {code}"
 
 
 def _pidfd(pid: int) -> int:
