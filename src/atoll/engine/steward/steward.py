@@ -317,6 +317,8 @@ class Steward:
             messages.send(client, {"ok": {}}, ours.fileno())
 
     def _end(self) -> None:
+        if not self._keep_files:
+            self._wall.forsake()
         self._wall.end()
         if self._parked is not None:
             lot.leave(self._parked)
@@ -401,7 +403,7 @@ def keep(job: dict[str, Any], maker: socket.socket) -> NoReturn:
     os.chdir("/")
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     os.dup2(null, 0)
-    sys.path += job["path"]
+    sys.path += [place for place in job["path"] if place not in sys.path]
     maker.set_inheritable(False)
     code = 1
     try:
