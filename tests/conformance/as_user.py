@@ -13,6 +13,7 @@ import tempfile
 import time
 
 import pytest
+from tests import thorough
 
 USER = 61235
 ROOT = pathlib.Path(__file__).parents[2]
@@ -59,6 +60,7 @@ class OtherUser:
             "HOME": self._home,
             "PYTHONPATH": os.pathsep.join(self._path),
             "PYTHONDONTWRITEBYTECODE": "1",
+            **thorough.ENVIRONMENT,
         }
         # A session of its own, as a login has one.
         return subprocess.run(

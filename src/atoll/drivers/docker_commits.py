@@ -19,6 +19,7 @@ from ..home import state_dir
 from . import docker_blobs
 from .docker_container import HOME_LABEL, MANIFEST_LABEL, SNAPSHOT_LABEL
 from .docker_engine import Engine
+from .docker_ground import RECORDS
 from .docker_images import sdk
 from .docker_snapshots import check_free, reference
 
@@ -44,7 +45,7 @@ def commit(engine: Engine, draft: Draft, image: str, manifest: dict[str, Any]) -
     source = manifest["spec"].get("source")
     blobs = f"{draft.path}/blobs"
     layers = docker_blobs.pack(draft.files, blobs, source)
-    names = list(map(str, range(layers)))
+    names = [*map(str, range(layers)), *(name for name in RECORDS if os.path.exists(f"{blobs}/{name}"))]
     manifest = {**manifest, "size": sum(os.path.getsize(f"{blobs}/{name}") for name in names)}
     labels = {SNAPSHOT_LABEL: str(manifest["name"]), HOME_LABEL: state_dir(), MANIFEST_LABEL: json.dumps(manifest)}
     repository, _, tag = reference(str(manifest["name"])).partition(":")
@@ -105,10 +106,11 @@ def _extract(file: Any, blobs: str) -> None:
         with tarfile.open(fileobj=file, mode="r:") as tar:
             for member in tar:
                 name = os.path.basename(member.name)
-                content = tar.extractfile(member) if member.isreg() and name.isdigit() else None
+                known = name in RECORDS or (name.isdigit() and len(name) < 5)
+                content = tar.extractfile(member) if member.isreg() and known else None
                 if content is None:
                     continue
-                with open(f"{blobs}/{int(name)}", "xb") as blob:
+                with open(f"{blobs}/{name}", "xb") as blob:
                     while piece := content.read(1 << 20):
                         blob.write(piece)
     except (tarfile.TarError, FileExistsError) as error:

@@ -18,6 +18,7 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # What an image could say to the loader of the guest's Python. Commands get it, the guest does not.
 _OF_THE_LOADER = ("LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "GLIBC_TUNABLES")
 _OPEN_FILES = 4096
+_MOST_USERS = 200
 _VOLUME_SIZE = 64 << 20
 
 
@@ -147,7 +148,8 @@ def environment(image_env: Sequence[str], env: Mapping[str, str]) -> dict[str, s
 
 def accounts(own: str, uid: int, gid: int) -> dict[str, str]:
     """`passwd` and `group` for inside, with the sandbox's user in them; `own` is the image's passwd."""
-    others = [line for line in own.splitlines() if line.count(":") == 6 and line.split(":")[0] != layout.USER_NAME]
+    lines = own.splitlines()[:_MOST_USERS]
+    others = [line for line in lines if line.count(":") == 6 and line.split(":")[0] != layout.USER_NAME]
     others = others or ["root:x:0:0:root:/root:/bin/sh", "nobody:x:65534:65534:nobody:/:/usr/sbin/nologin"]
     user = f"{layout.USER_NAME}:x:{uid}:{gid}::{layout.HOME_INSIDE}:/bin/sh"
     groups = ["root:x:0:", f"{layout.USER_NAME}:x:{gid}:", "nogroup:x:65534:"]

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..engine import disk, idmap, jail, kernel, layout, places, views
 from ..engine.layout import Layout
 from ..engine.places import Rules
+from ..engine.removal import remove_tree
 from ..engine.settings import BirthFailed, Settings
 from ..engine.steward.wall import FILES, StartFailed
 from ..engine.views import curator
 from ..errors import Unsupported
 
 TOP, VIEW = "top", "view"
+BASE = "base"
+RECORDS = (BASE, "base.applied", "base.codebase.applied")
+"""Where it is written how the source was, beside the disk; see `review`."""
 _DISK = "disk"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _MOUNTED = kernel.MOUNT_ATTR_NOSUID | kernel.MOUNT_ATTR_NODEV
@@ -33,7 +37,7 @@ class Ground:
 
     Attributes:
         top: a descriptor of the root of its disk; -1 while there is none.
-        view: of its source, where there are rules.
+        rules: about its source, if there are any; `recipe` is how they are enforced.
     """
 
     def __init__(self, box: str, job: Mapping[str, Any]) -> None:
@@ -41,7 +45,7 @@ class Ground:
         self._job = job
         self._image = f"{box}/{FILES}/{_DISK}"
         self.rules = Rules.of(dict(job))
-        self.view: views.View | None = None
+        self.recipe: str | None = None
         self.top = -1
 
     def lay(self) -> None:
@@ -88,9 +92,6 @@ class Ground:
         if self.top >= 0:
             os.close(self.top)
             self.top = -1
-        if self.view is not None:
-            self.view.close()
-            self.view = None
 
     def forget(self) -> None:
         """The same, and whatever is not on the disk yet need not get there."""
@@ -110,66 +111,93 @@ class Ground:
 
     def uppers(self) -> list[str]:
         """The layers of the workspace over its source, by name, newest first."""
-        return _uppers(f"/proc/self/fd/{self.top}")
+        return uppers_in(f"/proc/self/fd/{self.top}")
 
     def _built(self, device: str) -> dict[str, int]:
-        with places.aside():
-            os.chdir(_stage(self._box))
-            os.mkdir("t")
-            if device:
-                kernel.mount(device, "t", "ext4", jail.DISK_FLAGS, "")
-            else:
-                kernel.mount(f"{self._box}/{FILES}", "t", None, kernel.MS_BIND)
-            uid = self._job["uid"]
-            for name in ("work", "home", "tmp"):
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(f"t/{name}", 0o755)
-                    os.chown(f"t/{name}", uid, uid)
-            _show_as(uid)
+        with self._aside(device):
             trees = {TOP: kernel.open_tree("t", recursive=False)}
             try:
                 if self._job["source"] is not None:
-                    trees[VIEW] = self.covered(_uppers("t") or [_new_upper("t", uid)])
+                    uppers = uppers_in("t") or [_new_upper("t", self._job["uid"])]
+                    trees[VIEW], self.recipe = self._covered(uppers, self.rules)
             except BaseException:
                 os.close(trees[TOP])
                 raise
-            finally:
-                os.chdir("/")
         return trees
 
-    def covered(self, uppers: list[str]) -> int:
-        """The workspace as a detached mount: the source below these layers. Only for who is aside, beside `t`.
+    def rebuilt(self, rules: Rules | None, *, afresh: bool) -> tuple[int, str | None]:
+        """The workspace of a running sandbox with a new layer on top, as a detached mount, and the recipe of its view.
+
+        Those that it had are below it; `afresh` leaves them out.
 
         Raises:
-            StartFailed, OSError.
+            StartFailed, OSError: nothing was made.
         """
+        with contextlib.ExitStack() as stack:
+            device = stack.enter_context(disk.shared(self._image)) if self._job["disk"] else ""
+            stack.enter_context(self._aside(device))
+            before = [] if afresh else uppers_in("t")
+            new = _new_upper("t", self._job["uid"])
+            try:
+                return self._covered([new, *before], rules)
+            except BaseException:
+                remove_tree(f"{os.getcwd()}/t/{new}")
+                raise
+
+    def drop(self, uppers: list[str]) -> None:
+        """Remove layers that nobody needs any more."""
+        for name in uppers:
+            for path in (name, f"scratch-{name}"):
+                with contextlib.suppress(FileNotFoundError):
+                    remove_tree(f"/proc/self/fd/{self.top}/{path}")
+
+    @contextlib.contextmanager
+    def _aside(self, device: str) -> Iterator[None]:
+        """Among mounts that nobody else sees, in a directory where the disk is mounted as `t`."""
+        uid = self._job["uid"]
+        with places.aside():
+            os.chdir(_stage(self._box))
+            try:
+                os.mkdir("t")
+                if device:
+                    kernel.mount(device, "t", "ext4", jail.DISK_FLAGS, "")
+                else:
+                    kernel.mount(f"{self._box}/{FILES}", "t", None, kernel.MS_BIND)
+                for name in ("work", "home", "tmp"):
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(f"t/{name}", 0o755)
+                        os.chown(f"t/{name}", uid, uid)
+                _show_as(uid)
+                yield
+            finally:
+                os.chdir("/")
+
+    def _covered(self, uppers: list[str], rules: Rules | None) -> tuple[int, str | None]:
+        """The workspace as a detached mount, the source below these layers; and the recipe. Only for who is aside."""
         source, uid = self._job["source"], self._job["uid"]
         lowers = [f"t/{name}" for name in uppers[1:]]
-        scratch = f"t/scratch-{uppers[0]}"
+        upper, scratch = f"t/{uppers[0]}", f"t/scratch-{uppers[0]}"
         with contextlib.suppress(FileExistsError):
             os.mkdir(scratch, 0o700)
         os.mkdir("m")
-        if self.rules is None:
+        if rules is None:
             os.mkdir("s")
             tree = idmap.mapped_source(source, uid)
             kernel.move_mount(tree, "s")
             os.close(tree)
-            places.overlay([*lowers, "s"], f"t/{uppers[0]}", scratch, "m", rootless=False)
-            return kernel.open_tree("m", recursive=False)
+            places.overlay([*lowers, "s"], upper, scratch, "m", rootless=False)
+            return kernel.open_tree("m", recursive=False), None
         try:
-            if self.view is None:
-                self.view = self._prepared(source, lowers)
-            views.mount(
-                self.view, source=source, lowers=lowers, upper=f"t/{uppers[0]}", work=scratch, target="m", uid=uid
-            )
+            view = self._view(source, lowers, rules)
+            try:
+                views.mount(view, source=source, lowers=lowers, upper=upper, work=scratch, target="m", uid=uid)
+            finally:
+                view.close()
         except Unsupported as error:
             raise StartFailed(str(error), "unsupported", error.hint) from None
-        return kernel.open_tree("m", recursive=True)
+        return kernel.open_tree("m", recursive=True), view.recipe
 
-    def _prepared(self, source: str, lowers: list[str]) -> views.View:
-        rules = self.rules
-        if rules is None:
-            raise ValueError("there are no rules")
+    def _view(self, source: str, lowers: list[str], rules: Rules) -> views.View:
         if not lowers:
             return curator.obtain(_settings(self._job["home"]), source, rules.rules(), rules.ignore)
         os.mkdir("merged")
@@ -219,13 +247,14 @@ def _stage(box: str) -> str:
     return path
 
 
-def _uppers(top: str) -> list[str]:
+def uppers_in(top: str) -> list[str]:
+    """The layers over a source that are in a directory, by name, newest first."""
     names = [name for name in os.listdir(top) if name.startswith("upper-")]
     return sorted(names, key=lambda name: int(name.rpartition("-")[2]), reverse=True)
 
 
 def _new_upper(top: str, uid: int) -> str:
-    found = _uppers(top)
+    found = uppers_in(top)
     name = f"upper-{int(found[0].rpartition('-')[2]) + 1 if found else 0}"
     os.mkdir(f"{top}/{name}", 0o755)
     os.chown(f"{top}/{name}", uid, uid)

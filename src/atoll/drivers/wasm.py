@@ -23,6 +23,7 @@ _TMP = "/tmp"  # noqa: S108 - the sandbox's own
 class WasmDriver(CopiedHistory):
     name = "wasm"
     summary = "WebAssembly: Python with no network, no processes and no files but its own; needs no rights"
+    isolation = "runtime"
     capabilities = frozenset(
         {
             Capability.CODE,

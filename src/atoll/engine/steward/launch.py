@@ -46,7 +46,7 @@ def start_warm(job: dict[str, Any], maker: socket.socket, home: str, warmth: tup
     source = _as_file(json.dumps(job).encode())
     try:
         with _warm(home, warmth) as sock:
-            messages.send(sock, {"op": "fork"}, source, maker.fileno())
+            messages.send(sock, {"op": "fork", "wall": job["wall"]}, source, maker.fileno())
             sock.settimeout(30)
             sock.recv(1)  # its end: the order is taken
     except OSError as error:

@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from ...guest import borrowed, fresh, server
-from .. import kernel, messages
+from .. import cgroups, kernel, messages
 from . import bounds, forked, steward
 
 IDLE_SECONDS = 300.0
@@ -41,6 +41,8 @@ def daemon(path: str, cloudpickle: str, warmth: tuple[str, str], ready: int) -> 
     os.chdir("/")
     kernel.close_from(3, (ready,))
     try:
+        # It outlives who started it, and so do all sandboxes whose stewards are forked here.
+        cgroups.leave_callers(cgroups.find())
         if cloudpickle:
             borrowed.lend(cloudpickle)
         if warmth[0]:
@@ -94,13 +96,21 @@ def _fork(listener: socket.socket) -> None:
     with client:
         client.settimeout(_PATIENCE)
         try:
-            _, fds = messages.receive(client)
+            request, fds = messages.receive(client)
+            _import(str(request.get("wall")))
             if len(fds) == 2 and os.fork() == 0:
                 _become(fds[0], fds[1])
         except (messages.Ended, ValueError):
             pass  # it thought better of it
         finally:
             messages.close(fds)
+
+
+def _import(wall: str) -> None:
+    """What a wall needs is imported once, for all of its stewards. One of somebody else is loaded in its own only."""
+    if wall.startswith("atoll."):
+        with contextlib.suppress(Exception):  # the steward tries again, and tells
+            steward.load(wall)
 
 
 def _become(order: int, maker: int) -> NoReturn:
