@@ -6,6 +6,7 @@ their own use it as their root, or make an image of it. It is made once for each
 
 ```
 <home>/roots/<tag>/tree/    the root file system; `build`
+<home>/roots/<tag>/busybox/ the same with other `ls` and `stat`; `with_busybox`
 <home>/roots/<tag>/alone/   Python, its library, its shared libraries, the loader and the guest; `self_contained`
 ```
 
@@ -22,6 +23,7 @@ import stat
 import sys
 from collections.abc import Callable
 
+from ..launch import cloudpickle_directory
 from ..removal import remove_tree
 
 _VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -34,7 +36,7 @@ PYTHON_PATH = (LIBRARY, f"{LIBRARY}/lib-dynload", SITE_PACKAGES)
 GUEST = "/opt/atoll"
 """Where the guest is in the tree: `/opt/atoll/atoll/guest/__main__.py`."""
 CLOUDPICKLE = f"{GUEST}/cloudpickle"
-"""An empty directory, where a wall shows the caller's cloudpickle to the guest."""
+"""Where the caller's cloudpickle is in the tree, if there is one."""
 ALONE = GUEST
 """Where walls show what `self_contained` gives, so that the guest has one path everywhere."""
 # Changes with what is put into a tree.
@@ -45,8 +47,7 @@ def build(home: str) -> str:
     """The directory of a whole root file system; made when there is none. May block for seconds, once.
 
     Processes that ask at the same time end with the same one. It is for reading only. The directories that a wall
-    mounts on are there and empty: /proc /sys /dev /tmp /run /workspace /home/user, `SITE_PACKAGES` and
-    `CLOUDPICKLE`.
+    mounts on are there and empty: /proc /sys /dev /tmp /run /workspace /home/user and `SITE_PACKAGES`.
 
     Raises:
         WallUnavailable: this machine lacks what it takes.
@@ -55,6 +56,17 @@ def build(home: str) -> str:
     from . import making
 
     return _once(home, "tree", making.tree)
+
+
+def with_busybox(home: str) -> str:
+    """The same, with `ls` and `stat` of busybox where this machine has it; for a kernel that GNU's do not work on.
+
+    Raises as `build` does.
+    """
+    from . import making
+
+    tree = build(home)
+    return _once(home, "busybox", lambda draft: making.with_busybox(tree, draft))
 
 
 def self_contained(home: str) -> str:
@@ -103,7 +115,8 @@ def tag() -> str:
     import hashlib
 
     seen = [f"{_FORMAT}", sys.version]
-    for path in (interpreter(), os.__file__, "/bin/sh", "/usr/bin/env", "/etc/ld.so.cache"):
+    pickle = f"{cloudpickle_directory()}/cloudpickle.py"
+    for path in (interpreter(), os.__file__, pickle, "/bin/sh", "/usr/bin/env", "/etc/ld.so.cache"):
         with contextlib.suppress(OSError):
             found = os.stat(path)
             seen.append(f"{path} {found.st_ino} {found.st_size} {found.st_mtime_ns}")
