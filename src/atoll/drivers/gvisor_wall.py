@@ -155,6 +155,10 @@ class GVisorWall(Wall):
         layers = [f"gVisor {self.job['version']} ({self.job['platform']})", "no capabilities", "no_new_privs"]
         return [*layers, *(["control group"] if self._limits.group is not None else [])]
 
+    def forsake(self) -> None:
+        if self._storage is not None:
+            self._storage.forsake()
+
     def end(self) -> None:
         if self._frozen and self._limits.group is not None:
             with contextlib.suppress(OSError):  # the dying go on dying
