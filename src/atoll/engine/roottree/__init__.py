@@ -21,6 +21,7 @@ import fcntl
 import os
 import stat
 import sys
+import time
 from collections.abc import Callable
 
 from ..launch import cloudpickle_directory
@@ -41,6 +42,7 @@ ALONE = GUEST
 """Where walls show what `self_contained` gives, so that the guest has one path everywhere."""
 # Changes with what is put into a tree.
 _FORMAT = 1
+_OLD = 30 * 86400.0
 
 
 def build(home: str) -> str:
@@ -89,6 +91,13 @@ def self_contained(home: str) -> str:
     return _once(home, "alone", lambda draft: making.alone(tree, draft))
 
 
+def hold(path: str) -> int:
+    """A descriptor that keeps what one of these gave from being removed, for as long as it is open. Raises OSError."""
+    lock = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fcntl.flock(lock, fcntl.LOCK_SH)
+    return lock
+
+
 def alone_command(place: str = ALONE) -> list[str]:
     """How the Python of `self_contained` is started where it is shown at `place`."""
     return [f"{place}/bin/ld.so", "--library-path", f"{place}/lib", f"{place}/bin/python"]
@@ -133,8 +142,10 @@ def _once(home: str, name: str, make: Callable[[str], None]) -> str:
     place = f"{home}/roots/{tag()}"
     target = f"{place}/{name}"
     if os.path.isdir(target):
+        os.utime(place)
         return target
     os.makedirs(place, mode=0o755, exist_ok=True)
+    _forget_old(os.path.dirname(place))
     lock = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -153,6 +164,21 @@ def _once(home: str, name: str, make: Callable[[str], None]) -> str:
     finally:
         os.close(lock)
     return target
+
+
+def _forget_old(roots: str) -> None:
+    """Remove trees of other interpreters and versions that nobody has wanted for long, and nobody holds."""
+    for name in os.listdir(roots):
+        place = f"{roots}/{name}"
+        with contextlib.suppress(OSError):
+            if time.time() - os.stat(place).st_mtime < _OLD:
+                continue
+            lock = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                remove_tree(place)
+            finally:
+                os.close(lock)
 
 
 def _open_to_all(root: str) -> None:
