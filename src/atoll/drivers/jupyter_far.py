@@ -6,10 +6,12 @@ It is text, never imported here. `ORDER` is filled in by then. Bytes come as mes
 from __future__ import annotations
 
 import base64
+import hashlib
 import importlib
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -30,12 +32,10 @@ KEEPER = "import shutil, subprocess, sys; subprocess.call(sys.argv[2:]); shutil.
 class FarEnd:
     def __init__(self, order: dict[str, Any]) -> None:
         self._directory = tempfile.mkdtemp(prefix="atoll-")
-        with zipfile.ZipFile(io.BytesIO(base64.b64decode(order["package"]))) as package:
-            package.extractall(self._directory)
         self._comm: Any = None
         self._heard = time.monotonic()
         python = [sys.executable, "-I", "-S"]
-        guest = [*python, os.path.join(self._directory, "atoll", "guest", "__main__.py")]
+        guest = [*python, os.path.join(_unpacked(order["package"]), "atoll", "guest", "__main__.py")]
         line = ["--stream-fds", "0,1", "--config", json.dumps(self._config(order))]
         self._guest = subprocess.Popen(
             [*python, "-c", KEEPER, self._directory, *guest, *line],
@@ -106,6 +106,24 @@ class FarEnd:
             time.sleep(PATIENCE / 12)
             if time.monotonic() - self._heard > PATIENCE:
                 self._stop()
+
+
+def _unpacked(package: str) -> str:
+    """The guest's source, in a directory that the next one finds, with all of it compiled."""
+    content = base64.b64decode(package)
+    parent = os.path.join(os.path.expanduser("~"), ".cache", "atoll")
+    place = os.path.join(parent, "guest-" + hashlib.sha256(content).hexdigest()[:16])
+    if os.path.isdir(place):
+        return place
+    os.makedirs(parent, mode=0o700, exist_ok=True)
+    draft = tempfile.mkdtemp(dir=parent)
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        archive.extractall(draft)
+    try:
+        os.rename(draft, place)
+    except OSError:
+        shutil.rmtree(draft)  # somebody else was faster
+    return place
 
 
 def install() -> None:

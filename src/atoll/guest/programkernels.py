@@ -16,8 +16,19 @@ from .programwire import KernelDied, Unsupported
 READY_SECONDS = 60.0
 LONGEST_SOCKET = 100
 LAST_WORDS = 50
-# What processes of a cell write goes to the guest by itself, who can hold them up; through a kernel nobody can.
+# What a cell and its processes write goes to the guest by itself, who can hold them up; through a kernel nobody can,
+# and the last words of one that dies would be lost.
 DIRECT = "--IPKernelApp.capture_fd_output=False"
+STREAMS = """
+import io, sys
+class Stream(io.TextIOWrapper):
+    def write(self, text):
+        size = super().write(text)
+        self.flush()
+        return size
+for name, fd in (("stdout", 1), ("stderr", 2)):
+    setattr(sys, name, Stream(open(fd, "wb", closefd=False), "utf-8", "backslashreplace", newline=""))
+"""
 LAUNCHER = ["-m", "ipykernel_launcher", "-f", "{connection_file}"]
 
 
@@ -34,6 +45,7 @@ class Kernel:
                 'packages=["ipykernel"], or use an image that has them.' % name
             ) from None
         self._pid = 0
+        self.has_streams = False
         self._directory = tempfile.mkdtemp(prefix="kernel-")
         os.environ["JUPYTER_RUNTIME_DIR"] = self._directory
         os.environ.setdefault("IPYTHONDIR", os.path.join(self._directory, "ipython"))
@@ -72,8 +84,8 @@ class Kernel:
         if not _same(spec.argv[0]):
             env.pop("PYTHONPATH", None)  # it is for this Python, and might be poison for another one
         try:
-            more = [DIRECT] if "ipykernel_launcher" in spec.argv else []
-            self._manager.start_kernel(env=env, extra_arguments=more)
+            self.has_streams = "ipykernel_launcher" in spec.argv
+            self._manager.start_kernel(env=env, extra_arguments=[DIRECT] if self.has_streams else [])
         except OSError as error:
             raise Unsupported("The kernel cannot be started: %s: %s." % (spec.argv[0], error.strerror)) from None
 
@@ -168,6 +180,9 @@ def _become_kernel(connection_file: str) -> NoReturn:
         app = importlib.import_module("ipykernel.kernelapp").IPKernelApp
         # By its parent's end it knows that nobody needs it any more.
         parent = "--IPKernelApp.parent_handle=%d" % os.getppid()
-        app.launch_instance(argv=["-f", connection_file, DIRECT, parent, "--HistoryManager.enabled=False"])
+        kernel = app.instance()
+        kernel.initialize(["-f", connection_file, DIRECT, parent, "--HistoryManager.enabled=False"])
+        exec(STREAMS, {})  # noqa: S102  # our own text, which other kernels are sent
+        kernel.start()
     finally:
         os._exit(1)
