@@ -21,13 +21,9 @@ LAST_WORDS = 50
 DIRECT = "--IPKernelApp.capture_fd_output=False"
 STREAMS = """
 import io, sys
-class Stream(io.TextIOWrapper):
-    def write(self, text):
-        size = super().write(text)
-        self.flush()
-        return size
 for name, fd in (("stdout", 1), ("stderr", 2)):
-    setattr(sys, name, Stream(open(fd, "wb", closefd=False), "utf-8", "backslashreplace", newline=""))
+    stream = io.TextIOWrapper(open(fd, "wb", closefd=False), "utf-8", "backslashreplace", line_buffering=True)
+    setattr(sys, name, stream)
 """
 LAUNCHER = ["-m", "ipykernel_launcher", "-f", "{connection_file}"]
 
@@ -67,6 +63,8 @@ class Kernel:
             # Without a file where a path does not fit into a socket's name.
             self._manager.ip = path if len(path) < LONGEST_SOCKET else "@" + os.path.basename(self._directory)
         self._start(spec)
+        if self._pid:
+            self._await_sockets()
         self.client: Any = self._manager.blocking_client()
         self.client.start_channels()
         self._await()
@@ -89,6 +87,17 @@ class Kernel:
         except OSError as error:
             raise Unsupported("The kernel cannot be started: %s: %s." % (spec.argv[0], error.strerror)) from None
 
+    def _await_sockets(self) -> None:
+        """Who connects before they are there waits for its next attempt."""
+        manager = self._manager
+        names = ["%s-%d" % (manager.ip, port) for port in (manager.shell_port, manager.iopub_port, manager.stdin_port)]
+        until = time.monotonic() + READY_SECONDS
+        while not manager.ip.startswith("@") and not all(map(os.path.exists, names)):
+            self.check()
+            if time.monotonic() > until:
+                raise KernelDied("the kernel did not start in time")
+            time.sleep(0.002)
+
     def _await(self) -> None:
         """Until it has answered on all channels."""
         try:
@@ -110,7 +119,7 @@ class Kernel:
             pass
 
     def _hears(self, until: float) -> bool:
-        again = time.monotonic() + 0.2
+        again = time.monotonic() + 0.02
         while time.monotonic() < min(again, until):
             if self.client.iopub_channel.socket.poll(5) and self.receive("iopub"):
                 return True
