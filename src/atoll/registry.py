@@ -25,11 +25,13 @@ class BuiltIn(NamedTuple):
 
 BUILT_IN = {
     "jail": BuiltIn("atoll.drivers.jail:JailDriver"),
+    "bwrap": BuiltIn("atoll.drivers.bwrap:BwrapDriver", "bwrap"),
     "gvisor": BuiltIn("atoll.drivers.gvisor:GVisorDriver"),
     "fake": BuiltIn("atoll.drivers.fake:FakeDriver"),
     "docker": BuiltIn("atoll.drivers.docker:DockerDriver", "docker"),
     "inprocess": BuiltIn("atoll.drivers.inprocess:InprocessDriver"),
     "jupyter": BuiltIn("atoll.drivers.jupyter:JupyterDriver", "jupyter"),
+    "wasm": BuiltIn("atoll.drivers.wasm:WasmDriver", "wasm"),
     "jupyter-server": BuiltIn("atoll.drivers.jupyter_server:JupyterServerDriver"),
 }
 

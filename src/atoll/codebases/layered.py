@@ -27,7 +27,7 @@ class LayeredHistory(Driver):
         """Where its sandboxes are kept; or where one of them is, which may have been made in another directory."""
 
     @abstractmethod
-    async def _ask(self, handle: Handle, request: dict[str, Any], fds: int = 1) -> tuple[dict[str, Any], list[int]]:
+    async def _ask(self, handle: Handle, request: dict[str, Any], *, fds: int = 1) -> tuple[dict[str, Any], list[int]]:
         """One question to a keeper; see the drivers."""
 
     async def snapshot(self, handle: Handle, name: str, facts: Mapping[str, Any], *, force: bool) -> Mapping[str, Any]:

@@ -13,4 +13,5 @@ from ..types import Capability
 class InprocessDriver(CopiedHistory, UnwalledDriver):
     name = "inprocess"
     summary = "no wall, quick: code that you trust, in its own process with limits; no security boundary"
+    isolation = "process"
     capabilities = UnwalledDriver.capabilities | {Capability.STOP, Capability.SNAPSHOT, Capability.FORK}

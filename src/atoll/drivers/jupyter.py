@@ -18,21 +18,24 @@ KERNEL = "ATOLL_JUPYTER_KERNEL"
 _DEFAULT = "python3"
 # A kernel that is started ahead takes about so much, beside what is run.
 _ROOM = 256 << 20
+_AHEAD = (
+    "jupyter_client.manager",
+    "jupyter_client.blocking.client",
+    "ipykernel.kernelapp",
+    "ipykernel.zmqshell",
+    "IPython.core.completerlib",
+    "IPython.extensions.storemagic",
+    "tornado.platform.asyncio",
+)
 _NEEDED = ("jupyter_client", "ipykernel")
 
 
 class JupyterDriver(UnwalledDriver):
     name = "jupyter"
     summary = "no wall: code in Jupyter kernels that are started on this machine; no security boundary"
-    preload = (
-        "jupyter_client.manager",
-        "jupyter_client.blocking.client",
-        "ipykernel.kernelapp",
-        "ipykernel.zmqshell",
-        "IPython.core.completerlib",
-        "IPython.extensions.storemagic",
-        "tornado.platform.asyncio",
-    )
+
+    def warmth(self) -> tuple[str, str]:
+        return "atoll.engine.steward.preloading:preload", " ".join(_AHEAD)
 
     def configure(self, spec: Spec, config: dict[str, Any]) -> dict[str, Any]:
         if missing := _missing():

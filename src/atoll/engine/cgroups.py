@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 
@@ -103,6 +104,20 @@ def find(root: str = _ROOT) -> Hierarchy | None:
         return _v2(root) or _v1(root)
     except OSError:
         return None
+
+
+def leave_callers(hierarchy: Hierarchy | None) -> None:
+    """The caller's control group may be limited, or killed with the caller; ours must not be."""
+    if hierarchy is None:
+        return
+    for parent in set(hierarchy.parents.values()):
+        target = parent if hierarchy.version == 1 else f"{parent}/zygote"
+        try:
+            os.makedirs(target, exist_ok=True)
+            with open(f"{target}/cgroup.procs", "w", encoding="ascii") as file:
+                file.write("0")
+        except OSError as error:
+            sys.stderr.write(f"This process stays in its caller's control group: {error}.\n")
 
 
 class Group:

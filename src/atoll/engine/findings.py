@@ -22,24 +22,26 @@ def resolver() -> str:
     return "\n".join(kept) + "\n" if kept else ""
 
 
-def leave_callers_group(hierarchy: cgroups.Hierarchy | None) -> None:
-    """The caller's control group may be limited, or killed with the caller; ours must not be."""
-    if hierarchy is None:
-        return
-    for parent in set(hierarchy.parents.values()):
-        target = parent if hierarchy.version == 1 else f"{parent}/zygote"
-        try:
-            os.makedirs(target, exist_ok=True)
-            with open(f"{target}/cgroup.procs", "w", encoding="ascii") as file:
-                file.write("0")
-        except OSError as error:
-            sys.stderr.write(f"The zygote stays in its caller's control group: {error}.\n")
+def hold(environment: str) -> int:
+    """Keep an environment of packages from being removed, for as long as the descriptor is open anywhere; see
+    `packages.cache`."""
+    import fcntl
+
+    fd = os.open(f"{os.path.dirname(environment)}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(fd, fcntl.LOCK_SH)
+    return fd
 
 
 def find_out(
-    places: Layout, template: str, *, rootless: bool, hierarchy: cgroups.Hierarchy | None, environment: str = ""
+    places: Layout,
+    template: str,
+    *,
+    rootless: bool,
+    hierarchy: cgroups.Hierarchy | None,
+    environment: str = "",
+    rules: bool = True,
 ) -> Settings:
-    """All of it. `template` is where a root file system is, or will be."""
+    """All of it. `template` is where a root file system is, or will be; without `rules` nobody asks for a recipe."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     prefix = rootfs.interpreter()
     library = f"{prefix}/lib/{version}"
@@ -59,7 +61,7 @@ def find_out(
         ),
         resolver=resolver(),
         has_loop=not rootless and disk.available(),
-        recipe=_recipe(rootless),
+        recipe=_recipe(rootless) if rules else None,
         live=not rootless and hierarchy is not None and tracing.available(),
         environment=environment,
     )

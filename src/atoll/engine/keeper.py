@@ -22,6 +22,7 @@ from .inspection import Broken
 from .layers import Layers
 from .nest import Nest
 from .places import Rules
+from .recording import Recorder
 from .restack import Sandbox
 from .settings import BirthFailed, Settings
 from .shadows import Shadows
@@ -59,7 +60,7 @@ class Keeper:
         self._clients = {maker.fileno(): maker}
         self._paused = False
         self._done = False
-        self._recorder = 0
+        self._recorder = Recorder(settings, sandbox, self._source)
         self._watchdog = Watchdog.needed(born, settings.layout.box(sandbox))
         self._denials: Listener | None = None
         self._poll = select.poll()
@@ -79,18 +80,7 @@ class Keeper:
 
     def record_source(self, since: float) -> None:
         """So that a review can tell what the source has changed meanwhile."""
-        if self._source:
-            self._recorder = errands.record_source(self._settings, self._id, self._source, self._rules, since)
-
-    def _record_source_anew(self, since: float) -> None:
-        if self._recorder:
-            os.kill(self._recorder, signal.SIGKILL)
-            os.waitpid(self._recorder, 0)
-            self._recorder = 0
-        for name in ("base", "base.applied", "base.codebase.applied"):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(f"{self._settings.layout.box(self._id)}/{name}")
-        self.record_source(since)
+        self._recorder.begin(self._rules, since)
 
     def serve(self) -> None:
         """Until somebody ends the sandbox, its time is up, or its first process is gone."""
@@ -102,7 +92,7 @@ class Keeper:
                 self._done = True
             elif self._watchdog and not self._paused:
                 self._watchdog.look(time.monotonic())
-            self._records()
+            self._recorder.is_busy()
             if self._denials:
                 self._denials.look(time.monotonic(), at_once=self._done)
         if self._denials:
@@ -256,20 +246,14 @@ class Keeper:
             self._rules = Rules.of(request) if request["kind"] == "rules" else self._rules
         messages.send(client, answer)
         if request["kind"] == "discard" and "ok" in answer:
-            self._record_source_anew(began)
+            self._recorder.begin_anew(self._rules, began)
 
     def on_stage(self, client: socket.socket, request: dict[str, Any]) -> None:
         """Show what it has changed; see `staging`."""
-        if request.get("patient") and self._records():
+        if request.get("patient") and self._recorder.is_busy():
             messages.send(client, {"ok": {"recording": True}})
         elif failed := errands.stage(self._settings, self._sandbox(), client):
             messages.send(client, failed)
-
-    def _records(self) -> bool:
-        """Whether it is still being written down how the source was."""
-        if self._recorder and os.waitpid(self._recorder, os.WNOHANG)[0]:
-            self._recorder = 0
-        return self._recorder != 0
 
     def _sandbox(self) -> Sandbox:
         return Sandbox(

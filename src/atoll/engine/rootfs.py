@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from . import kernel, layout
 from .settings import BirthFailed
@@ -45,6 +45,7 @@ _NOT_FROM_IMAGE = frozenset(
 )
 
 Look = Callable[[str], int]
+_NOTHING: Mapping[str, str] = {}
 _LOOKED_AT = kernel.MOUNT_ATTR_NOSUID | kernel.MOUNT_ATTR_NODEV | kernel.MOUNT_ATTR_RDONLY
 
 
@@ -168,13 +169,14 @@ def populate(
     shown: Sequence[str] = (),
     look: Look = _as_it_is,
     environment: str = "",
+    besides: Mapping[str, str] = _NOTHING,
 ) -> None:
     """Fill the directory `root`, in this mount namespace, with a read-only root file system.
 
     An image is hostile, and this runs among the host's mounts: every directory of ours is made while the root is
     still empty, so that no link of an image is ever on the way to it, and only names that are free are taken from it.
     `shown` are host paths that are seen as /shown/0, /shown/1 and so on; `look` gives each as a detached mount.
-    `environment` is a tree of packages.
+    `environment` is a tree of packages. `besides` are host directories by where they are seen.
 
     Raises:
         OSError: a mount was refused.
@@ -194,7 +196,7 @@ def populate(
         ours.append(layout.PACKAGES[1:])
     for path in ours:
         os.makedirs(f"{root}/{path}", exist_ok=True)
-    _show(root, shown, look)
+    _show(root, shown, besides, look)
     if environment:
         kernel.bind(environment, root + layout.PACKAGES, read_only=True)
     if image is not None:
@@ -209,7 +211,10 @@ def populate(
     _host_system(root, resolver)
 
 
-def _show(root: str, shown: Sequence[str], look: Look) -> None:
+def _show(root: str, shown: Sequence[str], besides: Mapping[str, str], look: Look) -> None:
+    for place, path in besides.items():
+        os.makedirs(root + place)
+        _attach(look(path), root + place)
     for number, path in enumerate(shown):
         os.makedirs(f"{root}{layout.SHOWN}", exist_ok=True)
         target = f"{root}{layout.SHOWN}/{number}"
@@ -217,12 +222,15 @@ def _show(root: str, shown: Sequence[str], look: Look) -> None:
             os.mkdir(target)
         else:
             os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644))
-        fd = look(path)
-        try:
-            kernel.mount_setattr(fd, _LOOKED_AT, recursive=True)
-            kernel.move_mount(fd, target)
-        finally:
-            os.close(fd)
+        _attach(look(path), target)
+
+
+def _attach(tree: int, target: str) -> None:
+    try:
+        kernel.mount_setattr(tree, _LOOKED_AT, recursive=True)
+        kernel.move_mount(tree, target)
+    finally:
+        os.close(tree)
 
 
 def _is_in_image(image: str, workdir: str) -> bool:
@@ -245,10 +253,15 @@ def _is_in_image(image: str, workdir: str) -> bool:
 
 
 def _host_system(root: str, resolver: str) -> None:
+    place_system(root)
+    _host_etc(root, resolver)
+
+
+def place_system(root: str) -> None:
+    """Show the host's programs and libraries."""
     for name in SYSTEM:
         if os.path.lexists(f"/{name}"):
             _place(f"/{name}", f"{root}/{name}")
-    _host_etc(root, resolver)
 
 
 def _image_system(root: str, image: str, resolver: str) -> None:

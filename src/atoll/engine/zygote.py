@@ -8,7 +8,6 @@ ends itself when it has been idle for long and has no children.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gc
 import os
 import select
@@ -19,7 +18,7 @@ import time
 from typing import Any
 
 from ..guest import borrowed
-from ..guest.contextprocess import find_own_modules
+from ..guest.fresh import find_own_modules
 from . import (
     cgroups,
     findings,
@@ -330,20 +329,13 @@ def prepare(home: str, tag: str, environment: str = "") -> Settings:
     places = layout.Layout(home)
     rootless = threshold.is_rootless()
     hierarchy = cgroups.find()
-    findings.leave_callers_group(hierarchy)
+    cgroups.leave_callers(hierarchy)
     _private_mounts(rootless)
     template = f"{places.run}/root-{tag}"
     os.makedirs(template, mode=0o711, exist_ok=True)
     rootfs.populate(template, resolver=findings.resolver(), environment=environment)
     rootfs.seal(template)
     return findings.find_out(places, template, rootless=rootless, hierarchy=hierarchy, environment=environment)
-
-
-def _hold(environment: str) -> tuple[int, ...]:
-    """Keep an environment from being removed, for as long as this process or a keeper lives; see `packages.cache`."""
-    fd = os.open(f"{os.path.dirname(environment)}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(fd, fcntl.LOCK_SH)
-    return (fd,)
 
 
 def main(home: str, tag: str, ready: int, cloudpickle: str = "", environment: str = "") -> None:
@@ -354,7 +346,7 @@ def main(home: str, tag: str, ready: int, cloudpickle: str = "", environment: st
     with contextlib.suppress(OSError):
         kernel.leave_session_keyring()
     try:
-        held = _hold(environment) if environment else ()
+        held = (findings.hold(environment),) if environment else ()
         settings = prepare(home, tag, environment)._replace(held=held)
         listener = messages.listen(f"{settings.layout.run}/zygote-{tag}")
     except OSError as error:

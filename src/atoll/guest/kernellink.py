@@ -11,7 +11,7 @@ import sys
 from typing import Any, Dict, List, Optional, Tuple
 
 from ..wire.frames import EVENT, Frame
-from . import contextprocess, packets, spawn
+from . import contextprocess, fresh, packets, spawn
 from .arguments import encoded
 from .contextlink import Listener
 from .contextstart import ContextSettings
@@ -216,7 +216,7 @@ def _fork(machine: Machine, env: Dict[str, str], fds: List[int]) -> int:
                 os.dup2(fd, number)
             contextprocess.close_all_but(tuple(range(len(fds))))
             set_environment(env)
-            for name in contextprocess.find_own_modules():
+            for name in fresh.find_own_modules():
                 del sys.modules[name]
             sys.argv = ["", "nest"]
             gc.enable()

@@ -9,7 +9,8 @@ import socket
 import sys
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from ...driver import Driver, Register
@@ -26,7 +27,7 @@ from ...errors import (
     WallUnavailable,
 )
 from ...home import state_dir
-from ...io import Stream
+from ...io import IO, Stream
 from ...types import Capability, Handle, Info, Metrics, Spec, Status
 from .. import messages
 from ..removal import remove_tree
@@ -59,8 +60,9 @@ class StewardDriver(Driver):
     warm: ClassVar[bool] = False
     """Whether stewards are forked from a process that stays for the next ones. One is needed for a `ForkedWall`."""
 
-    preload: ClassVar[Sequence[str]] = ()
-    """Modules that this process imports ahead, if it can."""
+    def __init__(self, io: IO) -> None:
+        super().__init__(io)
+        self._unregistered: dict[str, contextlib.ExitStack] = {}
 
     @abstractmethod
     def prepare(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
@@ -74,6 +76,13 @@ class StewardDriver(Driver):
             WallUnavailable, CreateFailed: it cannot be made.
         """
 
+    def warmth(self) -> tuple[str, str]:
+        """What that process has to do before the first fork: a function, "module:name", and the text it is called with.
+
+        It may take its time, and what it raises is told to who wants a sandbox. Nothing, where both are empty.
+        """
+        return "", ""
+
     def abandon(self, box: str, job: Mapping[str, Any]) -> None:
         """Remove what `prepare` made outside of a box whose steward never started. May block."""
 
@@ -84,13 +93,25 @@ class StewardDriver(Driver):
         return await self._make(spec, register, resume)
 
     async def _make(
-        self, spec: Spec, register: Register, resume: Handle | None = None, begin: Mapping[str, Any] | None = None
+        self,
+        spec: Spec,
+        register: Register | None,
+        resume: Handle | None = None,
+        begin: Mapping[str, Any] | None = None,
+        more: Mapping[str, Any] = MappingProxyType({}),
     ) -> Handle:
-        """`begin` is what its files are copied from: the directory `files`, and whose they are, `uid`, if known."""
-        name = f"{self.name}-{os.urandom(6).hex()}" if resume is None else resume.id
-        box = _box(self.name, name) if resume is None else self.box(resume)
+        """`begin` is what its files are copied from: the directory `files`, and whose they are, `uid`, if known.
+
+        `more` is for the wall. Where nobody registers it, it ends with this process at the latest.
+        """
+        name, box = self._new_box() if resume is None else (resume.id, self.box(resume))
         job = await self.io.in_thread(lambda: self._furnish(spec, box, resume))
-        return await self._birth(name, box, spec, job, register, begin)
+        return await self._birth(name, box, spec, {**job, **more}, register, begin)
+
+    def _new_box(self) -> tuple[str, str]:
+        """The id and the directory of a sandbox that is to be."""
+        name = f"{self.name}-{os.urandom(6).hex()}"
+        return name, self.place(name)
 
     def _furnish(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
         if resume is None:
@@ -108,39 +129,61 @@ class StewardDriver(Driver):
         box: str,
         spec: Spec,
         job: dict[str, Any],
-        register: Register,
+        register: Register | None,
         begin: Mapping[str, Any] | None,
     ) -> Handle:
         """Start the steward, and let it live once the sandbox is written down."""
-        order = {
+        order = self._order(box, spec, job)
+        order["begin"] = begin and {"files": begin["files"], "owners": _owners(begin, job)}
+        with contextlib.ExitStack() as line:
+            ours = line.enter_context(await self.io.in_thread(lambda: self._start(order)))
+            facts, _ = await self._answer(ours, "ready", COPYING if begin else _PATIENCE)
+            handle = Handle(self.name, name, {**facts, "box": box})
+            if register is None:
+                # Never told to keep it, its steward ends it when this connection does.
+                self._unregistered[name] = line.pop_all()
+                return handle
+            register(handle)
+            await self._ask_on(ours, handle, {"op": "keep", **self.last_words(spec)})
+        return handle
+
+    def last_words(self, spec: Spec) -> dict[str, Any]:
+        """What the wall is told when its sandbox is written down."""
+        return {}
+
+    def _order(self, box: str, spec: Spec, job: dict[str, Any]) -> dict[str, Any]:
+        """What a steward is told."""
+        return {
             "wall": self.wall,
-            "begin": begin and {"files": begin["files"], "owners": _owners(begin, job)},
             "box": box,
             "job": {name: value for name, value in job.items() if name != "env"},
             "env": job.get("env"),
             "lifetime": spec.lifetime,
             "path": [place for place in sys.path if place],
         }
+
+    def _start(self, order: dict[str, Any]) -> socket.socket:
+        """Start a steward; gives the line on which it says that it is ready. May block for a moment."""
         ours, theirs = messages.pair()
-        with ours:
-            try:
-                with theirs:
-                    await self.io.in_thread(lambda: _start(order, theirs, self.preload if self.warm else None))
-            except BaseException:
-                self.abandon(box, job)
-                if not kept_until(box):
-                    remove_tree(box)
-                raise
-            facts, _ = await self._answer(ours, "ready", COPYING if begin else _PATIENCE)
-            handle = Handle(self.name, name, {**facts, "box": box})
-            register(handle)
-            await self._ask_on(ours, handle, {"op": "keep"})
-        return handle
+        try:
+            with theirs:
+                _start(order, theirs, self.warmth() if self.warm else None)
+        except BaseException:
+            ours.close()
+            self.abandon(order["box"], order["job"])
+            if not kept_until(order["box"]):
+                remove_tree(order["box"])
+            raise
+        return ours
 
     def box(self, handle: Handle) -> str:
         """The directory of a sandbox."""
         path = handle.data.get("box")
-        return path if isinstance(path, str) else _box(self.name, handle.id)
+        return path if isinstance(path, str) else self.place(handle.id)
+
+    def place(self, name: str) -> str:
+        """Where the box of a sandbox goes."""
+        return os.path.join(state_dir(), self.name, name)
 
     async def open_guest(self, handle: Handle) -> Stream:
         _, fds = await self._ask(handle, {"op": "open"})
@@ -196,6 +239,9 @@ class StewardDriver(Driver):
             raise Unsupported(f"The {self.name} driver does not have {capability.value!r}.")
 
     async def destroy(self, handle: Handle) -> None:
+        line = self._unregistered.pop(handle.id, None)
+        if line is not None:
+            line.close()
         kept = True
         try:
             await self._ask(handle, {"op": "destroy"})
@@ -295,17 +341,13 @@ def _owners(begin: Mapping[str, Any], job: Mapping[str, Any]) -> dict[int, int]:
     return {was: becomes} if isinstance(was, int) and isinstance(becomes, int) else {}
 
 
-def _box(driver: str, name: str) -> str:
-    return os.path.join(state_dir(), driver, name)
-
-
-def _start(order: dict[str, Any], maker: socket.socket, preload: Sequence[str] | None) -> None:
+def _start(order: dict[str, Any], maker: socket.socket, warmth: tuple[str, str] | None) -> None:
     from . import launch
 
-    if preload is None:
-        launch.start(order, maker)
+    if warmth is not None:
+        launch.start_warm(order, maker, state_dir(), warmth)
     else:
-        launch.start_warm(order, maker, state_dir(), preload)
+        launch.start(order, maker)
 
 
 def _end_steward(handle: Handle) -> None:

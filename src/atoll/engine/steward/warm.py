@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
 import json
 import os
 import select
 import signal
 import socket
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
+from importlib import import_module
 from typing import NoReturn
 
-from ...guest import borrowed, contextprocess, server
-from .. import kernel, messages
+from ...guest import borrowed, fresh, server
+from .. import cgroups, kernel, messages
 from . import bounds, forked, steward
 
 IDLE_SECONDS = 300.0
@@ -31,19 +30,28 @@ WANTED = (server, bounds, forked)
 """What its forks use, and find imported."""
 
 
-def daemon(path: str, cloudpickle: str, ready: int, preload: Sequence[str], places: Sequence[str]) -> NoReturn:
-    """Leave the family of who started this, say so, and serve. `places` are where modules to `preload` are."""
+def daemon(path: str, cloudpickle: str, warmth: tuple[str, str], ready: int) -> NoReturn:
+    """Leave the family of who started this, say so, and serve.
+
+    `warmth` is what else is to be done first, see `StewardDriver.warmth`.
+    """
     if os.fork():
         os._exit(0)
     os.setsid()
     os.chdir("/")
     kernel.close_from(3, (ready,))
-    if cloudpickle:
-        borrowed.lend(cloudpickle)
-    if preload:
-        _import(preload, places)
-    contextprocess.find_own_modules()
-    listener = messages.listen(path)
+    try:
+        # It outlives who started it, and so do all sandboxes whose stewards are forked here.
+        cgroups.leave_callers(cgroups.find())
+        if cloudpickle:
+            borrowed.lend(cloudpickle)
+        if warmth[0]:
+            _named(warmth[0])(warmth[1])
+        fresh.find_own_modules()
+        listener = messages.listen(path)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, who waits must hear of it
+        os.write(ready, json.dumps([str(error) or repr(error), getattr(error, "hint", None)]).encode())
+        os._exit(1)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     gc.collect()
     gc.freeze()
@@ -57,15 +65,10 @@ def daemon(path: str, cloudpickle: str, ready: int, preload: Sequence[str], plac
         os._exit(0)
 
 
-def _import(names: Sequence[str], places: Sequence[str]) -> None:
-    """What packages want to have done at the start of a Python is done, too; only now, when ours are imported."""
-    import site
-
-    site.main()
-    sys.path += [place for place in places if place not in sys.path]
-    for name in names:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
+def _named(target: str) -> Callable[[str], None]:
+    module, _, name = target.partition(":")
+    found: Callable[[str], None] = getattr(import_module(module), name)
+    return found
 
 
 def _serve(listener: socket.socket, path: str) -> None:
@@ -93,13 +96,21 @@ def _fork(listener: socket.socket) -> None:
     with client:
         client.settimeout(_PATIENCE)
         try:
-            _, fds = messages.receive(client)
+            request, fds = messages.receive(client)
+            _import(str(request.get("wall")))
             if len(fds) == 2 and os.fork() == 0:
                 _become(fds[0], fds[1])
         except (messages.Ended, ValueError):
             pass  # it thought better of it
         finally:
             messages.close(fds)
+
+
+def _import(wall: str) -> None:
+    """What a wall needs is imported once, for all of its stewards. One of somebody else is loaded in its own only."""
+    if wall.startswith("atoll."):
+        with contextlib.suppress(Exception):  # the steward tries again, and tells
+            steward.load(wall)
 
 
 def _become(order: int, maker: int) -> NoReturn:
