@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+
 from ..engine.steward import forked
 from ..types import Resources
+from . import wasm_confine
 from .wasm_context import Parked
 from .wasm_nursery import Nursery
 from .wasm_runtime import Runtime
@@ -34,6 +38,8 @@ def prepare(text: str) -> None:
     except BaseException as error:
         raise Unprepared(f"{error}", runtime.home) from error
     _prepared[:] = [nursery]
+    with contextlib.suppress(OSError):
+        wasm_confine.program(os.uname().machine)  # remembered in all forks
     forked.on_park.append(_park)
 
 
