@@ -23,6 +23,8 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
 RUNSC = shutil.which("runsc")
+# Debian's runsc takes every network namespace of a new kernel for the host's, and then refuses to use it.
+_RUNSC_ARGUMENTS = ["--platform=ptrace", "--network=none"]
 _BIRTH = 60
 # Others on this machine may have an engine with the default networks.
 _POOL = "base=10.213.0.0/16,size=24"
@@ -106,7 +108,7 @@ class Daemon:
         self._process = None
 
     def start(self):
-        settings = {"runtimes": {"runsc": {"path": RUNSC, "runtimeArgs": ["--platform=ptrace"]}}} if RUNSC else {}
+        settings = {"runtimes": {"runsc": {"path": RUNSC, "runtimeArgs": _RUNSC_ARGUMENTS}}} if RUNSC else {}
         (self.place / "daemon.json").write_text(json.dumps(settings))
         with contextlib.suppress(FileNotFoundError):
             (self.place / "pid").unlink()

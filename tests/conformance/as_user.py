@@ -52,7 +52,7 @@ class OtherUser:
         """Run it to its end; gives the CompletedProcess."""
         return self.python("-m", "pytest", "-p", "no:cacheprovider", f"--basetemp={self._home}/pytest", *arguments)
 
-    def python(self, *arguments):
+    def python(self, *arguments, **variables):
         """Run a program to its end, in the directory of this package; gives the CompletedProcess."""
         python = f"{self._prefix}/bin/python{sys.version_info.major}.{sys.version_info.minor}"
         env = {
@@ -61,6 +61,7 @@ class OtherUser:
             "PYTHONPATH": os.pathsep.join(self._path),
             "PYTHONDONTWRITEBYTECODE": "1",
             **thorough.ENVIRONMENT,
+            **variables,
         }
         # A session of its own, as a login has one.
         return subprocess.run(

@@ -21,7 +21,7 @@ from .docker_container import HOME_LABEL, MANIFEST_LABEL, SNAPSHOT_LABEL
 from .docker_engine import Engine
 from .docker_ground import RECORDS
 from .docker_images import sdk
-from .docker_snapshots import check_free, reference
+from .docker_snapshots import check_free, reference, written
 
 _INSIDE = ".atoll"
 
@@ -47,7 +47,7 @@ def commit(engine: Engine, draft: Draft, image: str, manifest: dict[str, Any]) -
     layers = docker_blobs.pack(draft.files, blobs, source)
     names = [*map(str, range(layers)), *(name for name in RECORDS if os.path.exists(f"{blobs}/{name}"))]
     manifest = {**manifest, "size": sum(os.path.getsize(f"{blobs}/{name}") for name in names)}
-    labels = {SNAPSHOT_LABEL: str(manifest["name"]), HOME_LABEL: state_dir(), MANIFEST_LABEL: json.dumps(manifest)}
+    labels = {SNAPSHOT_LABEL: str(manifest["name"]), HOME_LABEL: state_dir(), MANIFEST_LABEL: written(manifest)}
     repository, _, tag = reference(str(manifest["name"])).partition(":")
     lock = os.open(os.path.dirname(draft.path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -59,11 +59,18 @@ def commit(engine: Engine, draft: Draft, image: str, manifest: dict[str, Any]) -
             try:
                 file.seek(0)
                 client.put_archive(container, "/", file)
-                client.commit(container, repository=repository, tag=tag, conf={"Labels": labels})
+                client.commit(container, repository=repository, tag=tag, changes=list(map(_label, labels.items())))
             finally:
                 client.remove_container(container, force=True, v=True)
     finally:
         os.close(lock)
+
+
+def _label(label: tuple[str, str]) -> str:
+    """As a line of a Dockerfile, which both engines take."""
+    name, value = label
+    quoted = json.dumps(value, ensure_ascii=False).replace("$", "\\$")
+    return f"LABEL {name}={quoted}"
 
 
 def _archive(file: Any, blobs: str, names: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""The first step inside a container: atoll's own filter of system calls on top of the engine's, then the guest.
+"""The first steps inside a container: wait until its places are there; atoll's own filter of system calls; the guest.
 
 An engine's filter allows what some program may need, io_uring for one; the guest and what it starts do without.
 """
@@ -7,17 +7,22 @@ from __future__ import annotations
 
 from ..engine import kernel, seccomp
 
-ENTER, FILTER = "enter", "filter"
+ENTER, FILTER, GATE = "enter", "filter", "gate"
 
 
 def files(inside: str) -> dict[str, bytes]:
     """What lies in the directory that a container sees as `inside`, by name."""
-    return {ENTER: _PROGRAM.format(filter=f"{inside}/{FILTER}").encode(), FILTER: seccomp.program(kernel.MACHINE)}
+    program = _PROGRAM.format(gate=f"{inside}/{GATE}", filter=f"{inside}/{FILTER}")
+    return {ENTER: program.encode(), FILTER: seccomp.program(kernel.MACHINE)}
 
 
 # Without `engine`, which is not inside. Its arguments are the program that comes next, and that one's.
 _PROGRAM = """\
-import ctypes, struct, sys
+import ctypes, socket, struct, sys
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as gate:
+    gate.connect({gate!r})
+    if not gate.recv(1):
+        sys.exit("nobody is at the gate")
 with open({filter!r}, "rb") as file:
     code = file.read()
 buffer = ctypes.create_string_buffer(code, len(code))

@@ -1,7 +1,8 @@
 """What a sandbox's places stand on when root makes it: a disk of its own, and a view of its source.
 
-The engine mounts what it finds by path among this machine's mounts, so everything is there for the moment in which a
-container starts, and nowhere but in the container afterwards: it goes with it, whoever is killed.
+It is mounted nowhere but in the container, into which root puts it when there is one: it goes with it, whoever is
+killed. Where a runtime lets nobody in, as one with a kernel of its own, the engine has to find it by path. Then it is
+among this machine's mounts while the container starts; who copies these meanwhile keeps a disk busy.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from ..engine.steward.wall import FILES, StartFailed
 from ..engine.views import curator
 from ..errors import Unsupported
 
-TOP, VIEW = "top", "view"
+PLACES = ("work", "home", "tmp")
+_TOP = "top"
 BASE = "base"
 RECORDS = (BASE, "base.applied", "base.codebase.applied")
 """Where it is written how the source was, beside the disk; see `review`."""
@@ -47,9 +49,10 @@ class Ground:
         self.rules = Rules.of(dict(job))
         self.recipe: str | None = None
         self.top = -1
+        self._trees: dict[str, int] = {}
 
     def lay(self) -> None:
-        """Have all of it where the engine finds it.
+        """Have all of it ready: for `enter`, or where the engine finds it.
 
         Raises:
             StartFailed: the rules cannot be enforced here.
@@ -57,19 +60,31 @@ class Ground:
         """
         self.leave()
         device, held = self._attached() if self._job["disk"] else ("", -1)
-        trees: dict[str, int] = {}
         try:
-            trees = self._built(device)
-            for name, tree in trees.items():
-                path = place(self._box, name)
-                os.makedirs(path, mode=0o700, exist_ok=True)
-                kernel.mount_setattr(tree, _MOUNTED, recursive=True)
-                kernel.move_mount(tree, path)
-            self.top = os.open(place(self._box, TOP), _FOLDER)
+            self._trees = self._built(device)
         finally:
-            for fd in (*trees.values(), held):
-                if fd >= 0:
-                    os.close(fd)
+            if held >= 0:
+                os.close(held)
+        top = self._trees.pop(_TOP)
+        try:
+            self.top = os.open(".", _FOLDER, dir_fd=top)
+        finally:
+            os.close(top)
+        if self._job["attached"]:
+            self._show()
+
+    def _show(self) -> None:
+        for name, tree in self._trees.items():
+            path = place(self._box, name)
+            os.makedirs(path, mode=0o700, exist_ok=True)
+            kernel.mount_setattr(tree, _MOUNTED, recursive=True)
+            kernel.move_mount(tree, path)
+
+    def enter(self, first: int) -> None:
+        """Put it into a container, whose first process waits for that. Raises OSError."""
+        with jail.inside(first):
+            places.attach(dict(zip(targets(self._job["workdir"]), map(self._trees.__getitem__, PLACES), strict=True)))
+        self.lift()
 
     def _attached(self) -> tuple[str, int]:
         """The device of its disk, and a descriptor to hold until it is mounted."""
@@ -83,8 +98,12 @@ class Ground:
         return disk.attach(self._image)
 
     def lift(self) -> None:
-        """Take away again what the engine has found, or what somebody has left who was killed."""
-        lift(self._box)
+        """The container has it: take it away from here."""
+        for tree in self._trees.values():
+            os.close(tree)
+        self._trees.clear()
+        if self._job["attached"]:
+            lift(self._box)
 
     def leave(self) -> None:
         """Let go of it: the container has ended."""
@@ -114,14 +133,20 @@ class Ground:
         return uppers_in(f"/proc/self/fd/{self.top}")
 
     def _built(self, device: str) -> dict[str, int]:
+        """Detached mounts of the places, and of the disk."""
+        trees: dict[str, int] = {}
         with self._aside(device):
-            trees = {TOP: kernel.open_tree("t", recursive=False)}
             try:
-                if self._job["source"] is not None:
-                    uppers = uppers_in("t") or [_new_upper("t", self._job["uid"])]
-                    trees[VIEW], self.recipe = self._covered(uppers, self.rules)
+                for name in PLACES:
+                    if name == "work" and self._job["source"] is not None:
+                        uppers = uppers_in("t") or [_new_upper("t", self._job["uid"])]
+                        trees[name], self.recipe = self._covered(uppers, self.rules)
+                    else:
+                        trees[name] = kernel.open_tree(f"t/{name}", recursive=False)
+                trees[_TOP] = kernel.open_tree("t", recursive=False)
             except BaseException:
-                os.close(trees[TOP])
+                for tree in trees.values():
+                    os.close(tree)
                 raise
         return trees
 
@@ -163,7 +188,7 @@ class Ground:
                     kernel.mount(device, "t", "ext4", jail.DISK_FLAGS, "")
                 else:
                     kernel.mount(f"{self._box}/{FILES}", "t", None, kernel.MS_BIND)
-                for name in ("work", "home", "tmp"):
+                for name in PLACES:
                     with contextlib.suppress(FileExistsError):
                         os.mkdir(f"t/{name}", 0o755)
                         os.chown(f"t/{name}", uid, uid)
@@ -227,7 +252,7 @@ def place(box: str, name: str) -> str:
 
 def lift(box: str) -> None:
     """Take the ground of a box away from this machine's mounts."""
-    for name in (VIEW, TOP):
+    for name in PLACES:
         with contextlib.suppress(OSError):
             while True:
                 kernel.umount(place(box, name), kernel.MNT_DETACH)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import threading
 from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
@@ -29,6 +30,7 @@ class Image(NamedTuple):
     id: str
     env: tuple[str, ...] = ()
     volumes: tuple[str, ...] = ()
+    checks_health: bool = False
     own: bool = False
 
 
@@ -61,7 +63,8 @@ def _inspect(engine: Engine, reference: str) -> Image | None:
             return None
         raise
     config = found.get("Config") or {}
-    return Image(reference, found["Id"], tuple(config.get("Env") or ()), tuple(config.get("Volumes") or ()))
+    env, volumes = tuple(config.get("Env") or ()), tuple(config.get("Volumes") or ())
+    return Image(reference, found["Id"], env, volumes, checks_health=bool(config.get("Healthcheck")))
 
 
 def _default(engine: Engine, home: str) -> Image:
@@ -122,10 +125,12 @@ def _import(engine: Engine, reference: str, path: str) -> None:
     repository, _, tag = reference.partition(":")
     try:
         with sdk(engine) as client, _as_tar(path) as stream:
-            said = client.import_image_from_stream(stream, repository=repository, tag=tag)
+            said = str(client.import_image_from_stream(stream, repository=repository, tag=tag))
+            if made := re.search("(sha256:)?[0-9a-f]{64}", said):
+                client.tag(made[0], repository, tag)  # Podman imports without
     except (DockerException, OSError) as error:
         raise CreateFailed(f"The engine cannot make an image of {path}: {error}.") from error
-    if '"error"' in str(said):
+    if '"error"' in said:
         raise CreateFailed(f"The engine cannot make an image of {path}: {said}")
 
 

@@ -30,7 +30,7 @@ from .docker_container import (
 )
 from .docker_engine import Engine, Refused, Unreachable
 
-_PLACES = ("work", "home", "tmp")
+_VOID = "void"
 _LENT = "/opt/cloudpickle"
 _LAST_UID = (1 << 31) - 1
 _NOT_A_WORKDIR = frozenset(
@@ -64,12 +64,13 @@ def job_for(spec: Spec, box: str, resume: Handle | None, home: str) -> dict[str,
         image=image.id,
         command=_command(spec, image, attached=attached),
         user=f"{uid}:{gid}",
-        binds=[*_written(spec, box, grounded=grounded), *_seen(box, image, home)],
+        binds=[*_written(spec, box, grounded=grounded, attached=attached), *_seen(box, image, home)],
         labels={**spec.labels, ID_LABEL: os.path.basename(box), HOME_LABEL: home},
         network=spec.network,
         resources=spec.resources,
         image_env=image.env,
         volumes=image.volumes,
+        checks_health=image.checks_health,
         runtime=runtime,
         attached=attached,
     )
@@ -182,9 +183,9 @@ def _user(resume: Handle | None) -> tuple[int, int]:
 
 def _furnish(box: str, uid: int, gid: int, known: str) -> None:
     if os.geteuid() != 0:
-        for name in _PLACES:
+        for name in docker_ground.PLACES:
             os.makedirs(f"{box}/{FILES}/{name}", mode=0o755, exist_ok=True)
-    for name in (LINE, "etc"):
+    for name in (LINE, _VOID, "etc"):
         os.makedirs(f"{box}/{name}", mode=0o755, exist_ok=True)
     for name, text in accounts(known, uid, gid).items():
         with open(f"{box}/etc/{name}", "w", encoding="utf-8") as file:
@@ -203,16 +204,14 @@ def _copy(source: str, target: str) -> None:
         raise CreateFailed(f"The source {source} cannot be copied: {error}") from error
 
 
-def _written(spec: Spec, box: str, *, grounded: bool) -> list[Bind]:
-    """What it may write to."""
-    targets = dict(zip(_PLACES, docker_ground.targets(spec.workdir), strict=True))
+def _written(spec: Spec, box: str, *, grounded: bool, attached: bool) -> list[Bind]:
+    """What it may write to. Where root puts it in later, there is nothing at first."""
+    targets = dict(zip(docker_ground.PLACES, docker_ground.targets(spec.workdir), strict=True))
+    if grounded and not attached:
+        return [Bind(f"{box}/{_VOID}", target) for target in targets.values()]
     if not grounded:
         return [Bind(f"{box}/{FILES}/{name}", target, read_only=False) for name, target in targets.items()]
-    top = docker_ground.place(box, docker_ground.TOP)
-    sources = {name: f"{top}/{name}" for name in _PLACES}
-    if spec.source is not None:
-        sources["work"] = docker_ground.place(box, docker_ground.VIEW)
-    return [Bind(sources[name], target, read_only=False) for name, target in targets.items()]
+    return [Bind(docker_ground.place(box, name), target, read_only=False) for name, target in targets.items()]
 
 
 def _seen(box: str, image: docker_images.Image, home: str) -> list[Bind]:

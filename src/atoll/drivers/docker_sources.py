@@ -39,6 +39,8 @@ class Sourced:
             raise StartFailed(_NO_SOURCE, "invalid_input")
         if self._ground is None:
             raise StartFailed("Changes to a source can be told only where root has made the sandbox.", "unsupported")
+        if not self.first:
+            raise StartFailed("This runtime lets nobody change or look at what its sandbox stands on.", "unsupported")
         if request["op"] == STAGE:
             return self._stage(self._ground, patient=bool(request.get("patient")))
         if request["op"] == DISCARD:

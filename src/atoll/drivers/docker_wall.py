@@ -9,7 +9,7 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..engine import holders, inspection, kernel, messages, usage
@@ -18,6 +18,7 @@ from ..engine.steward.wall import FILES, StartFailed, Wall
 from . import docker_attach
 from .docker_container import LINE, name_of
 from .docker_engine import Engine, Refused, Unreachable
+from .docker_entry import GATE
 from .docker_ground import Ground, targets
 from .docker_networks import separate
 from .docker_orphans import sweep_now_and_then
@@ -108,24 +109,34 @@ class DockerWall(Wall):
         sweep_now_and_then(self._engine, self.job["home"])
 
     def _start_connected(self) -> socket.socket:
-        path = f"{self.box}/{LINE}/{LINE}"
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        with messages.listen(path) as listener:
-            try:
-                # The directory is this user's alone, and what is inside has no other way.
-                os.chmod(path, 0o666)  # noqa: S103
-                self._create()
-                self._run()
-                control = self._accepted(listener)
-            finally:
-                os.unlink(path)
+        with self._listening(GATE) as gate, self._listening(LINE) as line:
+            self._create()
+            self._run()
+            with self._accepted(gate) as first:
+                if self._ground is not None:
+                    self._ground.enter(_peer(first))
+                first.send(b"g")
+            control = self._accepted(line)
         try:
             self._look_at(control)
         except BaseException:
             control.close()
             raise
         return control
+
+    @contextlib.contextmanager
+    def _listening(self, name: str) -> Iterator[socket.socket]:
+        """A socket that can be reached from inside for as long as the block lasts."""
+        path = f"{self.box}/{LINE}/{name}"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        with messages.listen(path) as listener:
+            try:
+                # The directory is this user's alone, and what is inside has no other way.
+                os.chmod(path, 0o666)  # noqa: S103
+                yield listener
+            finally:
+                os.unlink(path)
 
     def _start_attached(self) -> socket.socket:
         self._create()
@@ -192,9 +203,7 @@ class DockerWall(Wall):
 
     def _look_at(self, control: socket.socket) -> None:
         """That the wall stands, by the kernel's word: an engine may be configured to leave some of it out."""
-        pid, _, _ = struct.unpack("iII", control.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        if pid <= 0:
-            raise StartFailed("The engine runs where its processes cannot be seen from here.", "wall_unavailable")
+        pid = _peer(control)
         self._first = pid, started_at(pid)
         self.guest = pid
         facts = inspection.status(pid)
@@ -280,7 +289,7 @@ class DockerWall(Wall):
             return found
         memory, pids, cpu = (stats.get(name) or {} for name in ("memory_stats", "pids_stats", "cpu_stats"))
         total = (cpu.get("cpu_usage") or {}).get("total_usage")
-        found |= {"memory": memory.get("usage"), "processes": pids.get("current")}
+        found |= {"memory": memory.get("usage"), "processes": None if self.job["attached"] else pids.get("current")}
         found["cpu_seconds"] = None if total is None else total / 1e9
         return found
 
@@ -317,11 +326,19 @@ class DockerWall(Wall):
         return f"its first process ended with {state.get('ExitCode')}"
 
 
+def _peer(line: socket.socket) -> int:
+    """Who is at the other end. Raises StartFailed."""
+    pid, _, _ = struct.unpack("iII", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    if pid <= 0:
+        raise StartFailed("The engine runs where its processes cannot be seen from here.", "wall_unavailable")
+    return int(pid)
+
+
 def _fix(message: str) -> tuple[str, str | None]:
     """What kind of failure the engine tells of, and what to do about it."""
     told = message.lower()
     if "no space left" in told:
         return "create_failed", "The engine's disk is full. Run: docker system prune"
-    if "runtime" in told and ("unknown" in told or "invalid" in told or "not found" in told):
+    if "unknown runtime" in told or "invalid runtime" in told or "runtime not found" in told:
         return "wall_unavailable", "Add the runtime to the engine's daemon.json, or run: unset ATOLL_DOCKER_RUNTIME"
     return "create_failed", None
