@@ -20,7 +20,7 @@ _HINT = "Run: pip install 'atoll[wasm]'"
 _BINARY, _LIBRARY = "python-snapshot.wasm", "python-stdlib.zip"
 _MANIFEST, _SUMS = "MANIFEST", "SHA256SUMS"
 _FORMAT = 1
-_ROOM = "It takes 400 MB of disk there, and a gigabyte of memory while it is compiled."
+_ROOM = "It takes 400 MB of disk there, and 2.5 GB of memory while it is compiled."
 _MATPLOTLIB = "matplotlib/mpl-data"
 
 
@@ -189,7 +189,7 @@ def compiled(runtime: Runtime, compile_draft: Callable[[Runtime], None]) -> None
 
 
 def _compile(draft: Runtime) -> None:
-    """In a process of its own: it takes a gigabyte of memory, which this one shall not keep."""
+    """In a process of its own: it takes much memory, which this one shall not keep."""
     import subprocess
     import sys
 
