@@ -66,7 +66,8 @@ class DockerWall(Wall):
         if self.job["runtime"]:
             walls.insert(0, f"the runtime {self.job['runtime']}")
         self.facts = {"engine": self._engine.path, "container": self._name, "uid": self.job["uid"]}
-        self.facts |= {"image": self.job["body"]["Image"], "disk": self.job["disk"]}
+        self.facts |= {"image": self.job["body"]["Image"], "disk": self.job["disk"], "source": self.job["source"]}
+        self.facts["codebase"] = self.job.get("codebase")
         self.facts |= {
             "limits": self.job["limits"],
             "walls": walls,
