@@ -78,7 +78,7 @@ class BwrapWall(Wall):
             self._take(told)
             self.guest = _pid_of_guest(reader)
             self._watched = _pidfd(self.guest)
-            self._connect()
+            self._connect(said)
             os.close(go)
             self._await_guest(ours, said)
         finally:
@@ -129,13 +129,20 @@ class BwrapWall(Wall):
         told: dict[str, Any] = answer["built"]
         return told, reader, go
 
-    def _connect(self) -> None:
+    def _connect(self, said: int) -> None:
+        """`said` is where the tools that this takes leave their words."""
         if self._order["network"] != "all" or not self.guest:
             return
+        own = os.dup(2)
+        os.dup2(said, 2)
         try:
             network.connect_all(self._id, self.box, self.guest, rootless=self._rootless, kinship=0)
         except BirthFailed as failed:
-            raise StartFailed(str(failed), failed.code) from None
+            words = os.pread(said, _SAID, 0).decode(errors="replace").strip()
+            raise StartFailed(f"{failed} {words}".strip(), failed.code) from None
+        finally:
+            os.dup2(own, 2)
+            os.close(own)
 
     def _become(self, line: socket.socket, ends: Ends, said: int) -> NoReturn:
         """In the fork."""
@@ -304,10 +311,7 @@ class BwrapWall(Wall):
             pid, status = os.waitpid(self._monitor, os.WNOHANG)
             if pid:
                 self._monitor = 0
-                code = os.waitstatus_to_exitcode(status)
-                if code > 128:
-                    return f"signal {code - 128} ended its guest"
-                return f"bubblewrap ended with {code}"
+                return _told(os.waitstatus_to_exitcode(status))
             time.sleep(0.005)
         return None
 
@@ -332,6 +336,13 @@ def _explained(words: str) -> StartFailed:
             f"bubblewrap was refused something by this host: {words}", "wall_unavailable", namespace_fix()
         )
     return StartFailed(f"bubblewrap did not start the guest: {words or 'it died without a word'}")
+
+
+def _told(code: int) -> str:
+    """What became of the guest, by how bubblewrap has ended."""
+    if code < 0:
+        return f"signal {-code} ended its bubblewrap"
+    return f"signal {code - 128} ended its guest" if code > 128 else f"its guest exited with {code}"
 
 
 def _pidfd(pid: int) -> int:

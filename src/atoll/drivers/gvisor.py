@@ -52,7 +52,7 @@ class GVisorDriver(CopiedHistory):
         user = 0 if rootless else layout.USER
         root = roottree.build(home)
         limits = spec.resources
-        command = guest_command(roottree.PYTHON, roottree.GUEST, ("--stream-fds", "0,1"), _config(spec))
+        command = guest_command(roottree.PYTHON, roottree.GUEST, ("--stream-fds", "0,1"), _config(spec), "begin.py")
         return {
             "runsc": runtime.path,
             "version": runtime.version,

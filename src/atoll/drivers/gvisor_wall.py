@@ -72,7 +72,8 @@ class GVisorWall(Wall):
                 self._copy(self.job["source"], place.source)
                 continue
             os.mkdir(place.source, 0o755)
-            os.chown(place.source, user, user)
+            if not self.job["rootless"]:
+                os.chown(place.source, user, user)
 
     def _copy(self, source: str, target: str) -> None:
         try:

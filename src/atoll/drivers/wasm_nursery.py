@@ -120,13 +120,25 @@ def _directory(path: str) -> int:
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
+class Unprepared(Exception):
+    """What was compiled does not run."""
+
+    def __init__(self, message: str, home: str) -> None:
+        super().__init__(message)
+        self.hint = f"Remove {home}, so that it is compiled again; or: pip install --force-reinstall 'atoll[wasm]'"
+
+
 _prepared: list[Nursery] = []
 
 
 def prepare(text: str) -> None:
     """In the warm process, before the first fork."""
-    nursery = Nursery(Runtime.loads(text))
-    nursery.prepare()
+    runtime = Runtime.loads(text)
+    try:
+        nursery = Nursery(runtime)
+        nursery.prepare()
+    except BaseException as error:
+        raise Unprepared(f"{error}", runtime.home) from error
     _prepared[:] = [nursery]
 
 

@@ -11,6 +11,7 @@ import functools
 import json
 import os
 import stat
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ..errors import DriverMissing, WallUnavailable
@@ -18,6 +19,7 @@ from ..errors import DriverMissing, WallUnavailable
 _HINT = "Run: pip install 'atoll[wasm]'"
 _BINARY, _LIBRARY, _MANIFEST = "python-snapshot.wasm", "python-stdlib.zip", "MANIFEST"
 _FORMAT = 1
+_ROOM = "It takes 400 MB of disk there, and a gigabyte of memory while it is compiled."
 _MATPLOTLIB = "matplotlib/mpl-data"
 
 
@@ -161,42 +163,44 @@ def ensure(runtime: Runtime) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not runtime.is_compiled:
-            _compile(runtime)
-    except OSError as error:
-        raise WallUnavailable(
-            f"Python for WebAssembly cannot be compiled into {runtime.home}: {error.strerror}.",
-            hint="Make room there: it takes 400 MB.",
-        ) from error
+            compiled(runtime, _compile)
     finally:
         os.close(lock)
 
 
-def _compile(runtime: Runtime) -> None:
-    """In a process of its own: it takes a gigabyte of memory, which this one shall not keep."""
+def compiled(runtime: Runtime, compile_draft: Callable[[Runtime], None]) -> None:
+    """Have it compiled into a draft, which takes its place when it is whole. Raises WallUnavailable."""
     import shutil
-    import subprocess
-    import sys
 
     draft = runtime._replace(home=f"{runtime.home}.draft")
     shutil.rmtree(draft.home, ignore_errors=True)
-    os.makedirs(draft.lib, mode=0o700)
     try:
-        code = f"import sys; sys.path[:] = {sys.path!r}; from atoll.drivers import wasm_runtime as r; r.compile_into"
-        done = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", f"{code}(sys.argv[1])", draft.dumps()],
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        if done.returncode:
-            said = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
-            raise WallUnavailable(
-                f"Python for WebAssembly could not be compiled: {said[-1]}.",
-                hint="It takes a gigabyte of memory and 400 MB of disk.",
-            )
+        os.makedirs(draft.lib, mode=0o700)
+        compile_draft(draft)
         os.rename(draft.home, runtime.home)
+    except OSError as error:
+        raise WallUnavailable(
+            f"Python for WebAssembly cannot be compiled into {runtime.home}: {error.strerror}.", hint=_ROOM
+        ) from error
     finally:
         shutil.rmtree(draft.home, ignore_errors=True)
+
+
+def _compile(draft: Runtime) -> None:
+    """In a process of its own: it takes a gigabyte of memory, which this one shall not keep."""
+    import subprocess
+    import sys
+
+    code = f"import sys; sys.path[:] = {sys.path!r}; from atoll.drivers import wasm_runtime as r; r.compile_into"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"{code}(sys.argv[1])", draft.dumps()],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        said = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
+        raise WallUnavailable(f"Python for WebAssembly could not be compiled: {said[-1]}.", hint=_ROOM)
 
 
 def compile_into(text: str) -> None:

@@ -8,6 +8,7 @@ neither other sandboxes nor link-local addresses, where clouds keep their metada
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
 import time
@@ -16,6 +17,7 @@ from . import kernel
 from .settings import BirthFailed
 
 _SUBNETS = 1 << 14
+_GET_USER_NAMESPACE = 0xB701
 _READY_TIMEOUT = 10.0
 _FORWARDING = "/proc/sys/net/ipv4/ip_forward"
 # Where clouds answer with credentials.
@@ -137,6 +139,7 @@ def _connect_rootless(pid: int, kinship: int) -> None:
     pasta, ip, nsenter = _tool("pasta", "passt"), _tool("ip", "iproute2"), _tool("nsenter", "util-linux")
     if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
         raise BirthFailed('network="all" without root needs /dev/net/tun, which this user may not open.', "unsupported")
+    owner = _owner(pid)
     quiet = ["-f", "-q", "--config-net", "-t", "none", "-u", "none", "-T", "none", "-U", "none", "--no-map-gw"]
     child = kernel.clone(kinship)
     if child == 0:
@@ -144,17 +147,30 @@ def _connect_rootless(pid: int, kinship: int) -> None:
             # It takes an inherited SIG_IGN, which Python sets, for a failure.
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
             kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-            os.execv(pasta, [pasta, *quiet, str(pid)])  # noqa: S606 - our own arguments
+            os.set_inheritable(owner, True)
+            os.execv(pasta, [pasta, *quiet, "--userns", f"/proc/self/fd/{owner}", str(pid)])  # noqa: S606 - our own
         finally:
             os._exit(127)
+    os.close(owner)
     deadline = time.monotonic() + _READY_TIMEOUT
     while not _has_interface(pid):
         if time.monotonic() > deadline or _has_ended(child):
-            raise BirthFailed("The sandbox's network did not come up; the zygote's log has what pasta said.")
+            raise BirthFailed(
+                "The sandbox's network did not come up; what pasta said is beside this, or in the zygote's log."
+            )
         time.sleep(0.005)
     # pasta has no rules, but nobody inside may change the routes.
     for subnet in _CLOSED:
         _run([nsenter, f"--net=/proc/{pid}/ns/net", ip, "route", "add", "unreachable", subnet])
+
+
+def _owner(pid: int) -> int:
+    """The user namespace in which the network of a process can be changed: it may have gone on into another one."""
+    network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return fcntl.ioctl(network, _GET_USER_NAMESPACE)
+    finally:
+        os.close(network)
 
 
 def _has_ended(pid: int) -> bool:

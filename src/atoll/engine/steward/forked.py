@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
@@ -43,6 +44,7 @@ class ForkedWall(TreeWall):
 
     def _become_guest(self, control: socket.socket, bounds: Bounds) -> NoReturn:
         from ...guest.fresh import find_own_modules
+        from ...guest.refusal import Refused
 
         try:
             null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
@@ -61,7 +63,8 @@ class ForkedWall(TreeWall):
             os._exit(1)
         try:
             if self.job.get("prefork", True):
-                server.prefork_context()
+                with contextlib.suppress(Refused):  # its directory may be gone, which is told to who wants a cell
+                    server.prefork_context()
             server.run()
         finally:
             os._exit(0)
