@@ -232,6 +232,12 @@ class DockerWall(Wall):
 
     def end(self) -> None:
         self._sourced.end()
+        self._end_container()
+        if self._ground is not None and self.job["attached"]:
+            # Its disk may stay mounted for somebody who has copied the host's mounts; see `Ground`.
+            self._ground.settle()
+
+    def _end_container(self) -> None:
         until = time.monotonic() + _REMOVAL
         while True:
             try:
