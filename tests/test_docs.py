@@ -15,7 +15,9 @@ from .documented import python_blocks, run_page
 
 ROOT = pathlib.Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-PROGRAMS = [page for page in PAGES if next(python_blocks(page.read_text()), None)]
+# Those that need a server of their own run beside its other tests.
+ELSEWHERE = {"docker.md": "tests/docker/test_page.py"}
+PROGRAMS = [page for page in PAGES if page.name not in ELSEWHERE and next(python_blocks(page.read_text()), None)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -35,14 +35,13 @@ def _telling(what: str) -> Iterator[None]:
         raise SandboxError(f"The container engine cannot {what}: {error}.") from error
 
 
-def commit(engine: Engine, draft: Draft, image: str, manifest: dict[str, Any]) -> None:
+def commit(engine: Engine, draft: Draft, image: str, source: str | None, manifest: dict[str, Any]) -> None:
     """Make an image of a sandbox's own image and of its files, which have been copied to a draft.
 
     Raises:
         InvalidInput: somebody else has made one of that name meanwhile.
         SandboxError: the engine refuses, or there is not enough room.
     """
-    source = manifest["spec"].get("source")
     blobs = f"{draft.path}/blobs"
     layers = docker_blobs.pack(draft.files, blobs, source)
     names = [*map(str, range(layers)), *(name for name in RECORDS if os.path.exists(f"{blobs}/{name}"))]
@@ -103,7 +102,8 @@ def fetch(engine: Engine, manifest: Mapping[str, Any], draft: Draft, size: int |
             client.remove_container(container, force=True, v=True)
         file.seek(0)
         _extract(file, blobs)
-    layered = manifest["spec"].get("source") is not None and os.geteuid() == 0
+    began = manifest["spec"]
+    layered = bool(began.get("source") or began.get("codebase")) and os.geteuid() == 0
     return docker_blobs.unpack(blobs, draft.files, size, state_dir(), layered=layered)
 
 

@@ -27,6 +27,7 @@ BASE = "base"
 RECORDS = (BASE, "base.applied", "base.codebase.applied")
 """Where it is written how the source was, beside the disk; see `review`."""
 _DISK = "disk"
+_RELEASE, _LONG_RELEASE = 2.0, 10.0
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _MOUNTED = kernel.MOUNT_ATTR_NOSUID | kernel.MOUNT_ATTR_NODEV
 
@@ -94,7 +95,13 @@ class Ground:
             except BirthFailed as error:
                 raise StartFailed(str(error), error.code) from None
             disk.copy_sparse(empty, self._image)
-        disk.await_release(self._image)
+        try:
+            disk.await_release(self._image, _RELEASE if self._job["attached"] else _LONG_RELEASE)
+        except OSError:
+            if not self._job["attached"]:
+                raise
+            # Somebody has a copy of the host's mounts with this one among them. Nobody writes there any more.
+            disk.copy_sparse(self._image, self._image)
         return disk.attach(self._image)
 
     def lift(self) -> None:
@@ -121,7 +128,8 @@ class Ground:
 
     def settle(self) -> None:
         """All that was written is in the box."""
-        kernel.syncfs(self.top)
+        if self.top >= 0:
+            kernel.syncfs(self.top)
 
     def used(self) -> int:
         """Bytes on the disk."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from ..driver import Register
@@ -31,8 +32,43 @@ class CommittedHistory(CopiedHistory, Pooled):
             ahead = await self._adopt(spec, register) if resume is None else None
             return ahead or await self._make(spec, register, resume)
         size = spec.resources.disk or DEFAULT_DISK
-        async with self._fetched(spec.snapshot, size) as (files, owner):
-            return await self._make(spec, register, None, {"files": files, "uid": owner})
+        async with self._fetched(spec.snapshot, size) as (files, owner, manifest):
+            begin = {"files": files, "uid": owner, "codebase": manifest.get("codebase")}
+            return await self._make(spec, register, None, begin)
+
+    async def _make(
+        self,
+        spec: Spec,
+        register: Register | None,
+        resume: Handle | None = None,
+        begin: Mapping[str, Any] | None = None,
+        more: Mapping[str, Any] = MappingProxyType({}),
+    ) -> Handle:
+        """With the version of a codebase that it stands on kept for it, if it stands on one."""
+        if spec.codebase is None:
+            return await super()._make(spec, register, resume, begin, more)
+        from ..codebases import uses
+
+        known = resume.data.get("codebase") if resume is not None else (begin or {}).get("codebase")
+        with uses.used(spec.codebase, known) as version:
+            placed = spec._replace(source=version.tree)
+            pinning = None if register is None else _pinning(register)
+            return await super()._make(placed, pinning, resume, begin, {**more, "codebase": version.data()})
+
+    async def fork(
+        self, handle: Handle, spec: Spec, count: int, register: Register, *, wait: float, force: bool
+    ) -> list[Handle]:
+        twin = spec._replace(snapshot=f"fork-of-{handle.id}")
+        async with self._copied(handle, force=force) as (draft, _):
+            begin = {"files": draft.files, "uid": handle.data.get("uid"), "codebase": handle.data.get("codebase")}
+            return [await self._make(twin, register, None, begin) for _ in range(count)]
+
+    async def destroy(self, handle: Handle) -> None:
+        await super().destroy(handle)
+        if handle.data.get("codebase"):
+            from ..codebases import uses
+
+            uses.unpin(handle.data, handle.id)
 
     async def snapshot(self, handle: Handle, name: str, facts: Mapping[str, Any], *, force: bool) -> Mapping[str, Any]:
         engine = Engine(str(handle.data["engine"]))
@@ -40,7 +76,8 @@ class CommittedHistory(CopiedHistory, Pooled):
         async with self._copied(handle, force=force) as (draft, _):
             # Who may look at images is not who may know what is in a sandbox's environment.
             manifest = {**facts, "name": name, "spec": {**facts["spec"], "env": {}}}
-            await self.io.in_thread(lambda: _commit(engine, draft, str(handle.data["image"]), manifest))
+            with _pinned(handle, manifest):
+                await self.io.in_thread(lambda: _commit(engine, draft, handle, manifest))
         return await self.io.in_thread(lambda: docker_snapshots.find(engine, name))
 
     async def snapshots(self) -> list[Mapping[str, Any]]:
@@ -50,33 +87,72 @@ class CommittedHistory(CopiedHistory, Pooled):
         return await self.io.in_thread(lambda: docker_snapshots.find(docker_finding.engine(), name))
 
     async def delete_snapshot(self, name: str) -> None:
+        manifest = await self.find_snapshot(name)
         await self.io.in_thread(lambda: docker_snapshots.delete(docker_finding.engine(), name))
+        if manifest.get("codebase"):
+            from ..codebases import uses
+
+            uses.unpin(manifest, str(manifest.get("pin")))
 
     async def rollback(self, handle: Handle, name: str) -> None:
-        async with self._fetched(name, handle.data.get("disk")) as (files, _):
+        async with self._fetched(name, handle.data.get("disk")) as (files, _, _):
             await self._ask(handle, {"op": "rollback", "from": files}, COPYING)
 
     @contextlib.asynccontextmanager
-    async def _fetched(self, name: str, size: int | None) -> AsyncIterator[tuple[str, int | None]]:
-        """A directory of the files of a snapshot, for as long as the block lasts, and whose they are."""
+    async def _fetched(self, name: str, size: int | None) -> AsyncIterator[tuple[str, int | None, Mapping[str, Any]]]:
+        """A directory of the files of a snapshot, for as long as the block lasts, whose they are, and its manifest."""
         draft = await self.io.in_thread(lambda: self._shelf().draft())
         try:
             held = os.geteuid() == 0 and disk.available()
-            owner = await self.io.in_thread(lambda: _fetch(name, draft, size if held else None))
-            yield draft.files, owner
+            manifest = await self.find_snapshot(name)
+            owner = await self.io.in_thread(lambda: _fetch(manifest, draft, size if held else None))
+            yield draft.files, owner, manifest
         finally:
             with self.io.shield(_CLEAN_UP):
                 await self.io.in_thread(draft.close)
 
 
-def _commit(engine: Engine, draft: Draft, image: str, manifest: dict[str, Any]) -> None:
+def _pinning(register: Register) -> Register:
+    """Whoever is written down has its version of a codebase kept, until it is destroyed."""
+    from ..codebases import uses
+
+    def pin_and_register(handle: Handle) -> None:
+        uses.pin(handle.data, handle.id)
+        try:
+            register(handle)
+        except BaseException:
+            uses.unpin(handle.data, handle.id)
+            raise
+
+    return pin_and_register
+
+
+@contextlib.contextmanager
+def _pinned(handle: Handle, manifest: dict[str, Any]) -> Iterator[None]:
+    """Have the version of a codebase that a snapshot stands on kept for it, if it is made."""
+    if not handle.data.get("codebase"):
+        yield
+        return
+    from ..codebases import uses
+
+    # Each try has a pin of its own: another one may have the name.
+    pin = f"snapshot-{manifest['name']}.{os.urandom(4).hex()}"
+    manifest |= {"codebase": handle.data["codebase"], "pin": pin}
+    uses.pin(handle.data, pin)
+    try:
+        yield
+    except BaseException:
+        uses.unpin(handle.data, pin)
+        raise
+
+
+def _commit(engine: Engine, draft: Draft, handle: Handle, manifest: dict[str, Any]) -> None:
     from .docker_commits import commit
 
-    commit(engine, draft, image, manifest)
+    commit(engine, draft, str(handle.data["image"]), handle.data.get("source"), manifest)
 
 
-def _fetch(name: str, draft: Draft, size: int | None) -> int | None:
+def _fetch(manifest: Mapping[str, Any], draft: Draft, size: int | None) -> int | None:
     from .docker_commits import fetch
 
-    engine = docker_finding.engine()
-    return fetch(engine, docker_snapshots.find(engine, name), draft, size)
+    return fetch(docker_finding.engine(), manifest, draft, size)

@@ -7,13 +7,13 @@ import os
 import random
 from typing import Any
 
-from ..engine import disk, layout, roottree
+from ..engine import disk, layout, orders, roottree
 from ..engine.launch import cloudpickle_directory
 from ..engine.limits import DEFAULT_DISK
 from ..engine.settings import FIRST_UID, UIDS
 from ..engine.steward.lines import guest_command
 from ..engine.steward.wall import FILES
-from ..errors import CreateFailed, InvalidInput, Unsupported
+from ..errors import CreateFailed, InvalidInput, Unsupported, WallUnavailable
 from ..types import Enforcement, Handle, Spec
 from . import docker_entry, docker_finding, docker_ground, docker_images
 from .docker_container import (
@@ -33,9 +33,6 @@ from .docker_engine import Engine, Refused, Unreachable
 _VOID = "void"
 _LENT = "/opt/cloudpickle"
 _LAST_UID = (1 << 31) - 1
-_NOT_A_WORKDIR = frozenset(
-    ("bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "opt", "proc", "run", "sbin", "sys", "tmp", "usr")
-)
 # It goes to the guest, with all else that is in an environment, in one message.
 _LONGEST_ENV = 100_000
 _KILLS = {True: "/sys/fs/cgroup/memory.events", False: "/sys/fs/cgroup/memory/memory.oom_control"}
@@ -48,7 +45,8 @@ def job_for(spec: Spec, box: str, resume: Handle | None, home: str) -> dict[str,
         Unsupported, InvalidInput, WallUnavailable, CreateFailed.
     """
     refuse(spec)
-    source = None if spec.source is None else _source(spec.source, home)
+    # The tree of a codebase is atoll's own, and nobody else's.
+    source = spec.source if spec.source is None or spec.codebase else orders.checked_source(spec.source, home)
     engine = docker_finding.engine()
     image, bridge, known = _asked(engine, spec, home)
     uid, gid = _user(resume)
@@ -71,6 +69,7 @@ def job_for(spec: Spec, box: str, resume: Handle | None, home: str) -> dict[str,
         image_env=image.env,
         volumes=image.volumes,
         checks_health=image.checks_health,
+        keeps_id=_is_own(engine),
         runtime=runtime,
         attached=attached,
     )
@@ -83,7 +82,7 @@ def job_for(spec: Spec, box: str, resume: Handle | None, home: str) -> dict[str,
         "uid": uid,
         "workdir": spec.workdir,
         "source": source,
-        "permissions": rules(spec),
+        "permissions": orders.rules(spec.permissions),
         "ignore": list(spec.ignore),
         "disk": size,
         "grounded": grounded,
@@ -95,36 +94,24 @@ def job_for(spec: Spec, box: str, resume: Handle | None, home: str) -> dict[str,
     }
 
 
-def rules(spec: Spec) -> dict[str, Any] | None:
-    """The permissions as JSON."""
-    if spec.permissions is None:
-        return None
-    from ..policy.permissions import to_json
-
-    return to_json(spec.permissions)
-
-
 def refuse(spec: Spec) -> None:
     """What is asked for by name and cannot be given."""
     wishes = {
         "audit": spec.audit,
         "packages": bool(spec.packages),
-        "codebase": spec.codebase is not None,
     }
     for wish, asked in wishes.items():
         if asked:
             raise Unsupported(f"The docker driver cannot honour {wish}.", hint="Leave it out, or use another driver.")
-    if os.geteuid() != 0 and (spec.permissions is not None or spec.ignore):
-        raise Unsupported("Path permissions in a container need root.", hint="Run as root, or use the jail.")
+    if os.geteuid() != 0 and (spec.permissions is not None or spec.ignore or spec.codebase):
+        raise Unsupported(
+            "Path permissions and codebases in a container need root.", hint="Run as root, or use the jail."
+        )
     if (size := len(json.dumps(dict(spec.env)))) > _LONGEST_ENV:
         raise InvalidInput(f"env has {size} bytes as JSON; a container takes {_LONGEST_ENV}. Write a file instead.")
-    first = spec.workdir.split("/")[1]
-    below_ours = any(spec.workdir.startswith(f"{place}/") for place in ("/home", "/root"))
-    if first in _NOT_A_WORKDIR or (below_ours and spec.workdir != layout.HOME_INSIDE):
-        raise InvalidInput(
-            f"workdir={spec.workdir!r} lies in a place that the sandbox's system needs; choose one like /workspace, "
-            f"/app or {layout.HOME_INSIDE}."
-        )
+    orders.check_workdir(spec.workdir)
+    if f"{spec.workdir}/".startswith("/opt/"):
+        raise InvalidInput(f"workdir={spec.workdir!r} is where the guest is; choose one like /workspace or /app.")
 
 
 def _disk(spec: Spec) -> int | None:
@@ -143,20 +130,6 @@ def _disk(spec: Spec) -> int | None:
     return None
 
 
-def _source(path: str, home: str) -> str:
-    """The real path of a source tree, which must not show the sandbox what atoll keeps of others."""
-    real = os.path.realpath(path)
-    if not os.path.isdir(real):
-        raise InvalidInput(f"source={path!r} is not a directory.")
-    state = os.path.realpath(home)
-    if os.path.commonpath((real, state)) in (real, state):
-        raise InvalidInput(
-            f"source={path!r} and atoll's state directory {state} lie in one another: the sandbox would see the files "
-            "of other sandboxes. Give a narrower source, or set ATOLL_HOME to a directory elsewhere."
-        )
-    return real
-
-
 def _asked(engine: Engine, spec: Spec, home: str) -> tuple[docker_images.Image, str | None, str]:
     """What the engine has to have: the image, the bridge of a network; and the users that the image knows."""
     from .docker_networks import bridge
@@ -169,6 +142,23 @@ def _asked(engine: Engine, spec: Spec, home: str) -> tuple[docker_images.Image, 
         raise error.as_error() from error
     except Refused as error:
         raise CreateFailed(f"The container engine refuses: {error}.") from error
+
+
+def _is_own(engine: Engine) -> bool:
+    """Whether the engine runs as this user, and shows it the same inside.
+
+    Raises:
+        WallUnavailable: it runs as this user, and cannot.
+    """
+    if os.geteuid() == 0 or os.stat(engine.path).st_uid != os.geteuid():
+        return False
+    parts = engine.get("/version").get("Components") or ()
+    if any("Podman" in str(part.get("Name")) for part in parts):
+        return True
+    raise WallUnavailable(
+        "Docker without root shows the files of this user as root's inside, where nothing runs as root.",
+        hint="Use Podman without root (systemctl --user start podman.socket), or Docker's own service.",
+    )
 
 
 def _user(resume: Handle | None) -> tuple[int, int]:

@@ -66,7 +66,8 @@ class DockerWall(Wall):
         if self.job["runtime"]:
             walls.insert(0, f"the runtime {self.job['runtime']}")
         self.facts = {"engine": self._engine.path, "container": self._name, "uid": self.job["uid"]}
-        self.facts |= {"image": self.job["body"]["Image"], "disk": self.job["disk"]}
+        self.facts |= {"image": self.job["body"]["Image"], "disk": self.job["disk"], "source": self.job["source"]}
+        self.facts["codebase"] = self.job.get("codebase")
         self.facts |= {
             "limits": self.job["limits"],
             "walls": walls,
@@ -231,6 +232,12 @@ class DockerWall(Wall):
 
     def end(self) -> None:
         self._sourced.end()
+        self._end_container()
+        if self._ground is not None and self.job["attached"]:
+            # Its disk may stay mounted for somebody who has copied the host's mounts; see `Ground`.
+            self._ground.settle()
+
+    def _end_container(self) -> None:
         until = time.monotonic() + _REMOVAL
         while True:
             try:

@@ -25,8 +25,8 @@ def rules(permissions: Permissions | None) -> dict[str, Any] | None:
 
 def job_for(spec: Spec, resume: Handle | None, home: str) -> dict[str, Any]:
     """What the keeper needs to know, with every path looked at."""
-    source = _source(spec.source, home) if spec.source else None
-    _check_workdir(spec.workdir)
+    source = checked_source(spec.source, home) if spec.source else None
+    check_workdir(spec.workdir)
     image = None
     if spec.image:
         from .images import unpacked
@@ -57,7 +57,7 @@ def job_for(spec: Spec, resume: Handle | None, home: str) -> dict[str, Any]:
     }
 
 
-def _source(path: str, home: str) -> str:
+def checked_source(path: str, home: str) -> str:
     """The real path of a source tree, which must not show the sandbox what atoll keeps of others."""
     real = os.path.realpath(path)
     if not os.path.isdir(real):
@@ -71,7 +71,8 @@ def _source(path: str, home: str) -> str:
     return real
 
 
-def _check_workdir(workdir: str) -> None:
+def check_workdir(workdir: str) -> None:
+    """Raises InvalidInput: the sandbox could not work there."""
     first = workdir.split("/")[1]
     below_ours = any(workdir.startswith(f"{place}/") for place in (HOME_INSIDE, "/home", "/root"))
     if first in _NOT_A_WORKDIR or first == SHOWN[1:] or (below_ours and workdir != HOME_INSIDE):

@@ -162,7 +162,8 @@ class Steward:
             pass
         if not self._done:
             self._keep_files = _is_kept(self._box)
-            _leave_word(self._box, self._wall.epitaph())
+            if self._parked is None:  # else nobody knows of it who could ask
+                _leave_word(self._box, self._wall.epitaph())
         self._done = True
 
     def _serve(self, client: socket.socket) -> None:
