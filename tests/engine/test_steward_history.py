@@ -8,11 +8,13 @@ import threading
 import time
 
 import pytest
+from tests.escape import residue
 
 from atoll import Sandbox, Snapshots, store
 from atoll.engine.steward.shelf import Shelf
 from atoll.errors import Busy, InvalidInput, SandboxGone, SnapshotNotFound
 from atoll.home import state_dir
+from atoll.testing.waiting import eventually
 
 
 @pytest.fixture(autouse=True)
@@ -141,3 +143,12 @@ def test_a_rollback_brings_back_a_snapshot_more_than_once_and_leaves_nothing_bes
     while (found := sorted(os.listdir(place))) != ["files", "steward"] and time.monotonic() < until:
         time.sleep(0.01)
     assert found == ["files", "steward"]
+
+
+def test_a_paused_guest_dies_with_its_steward(box):
+    box.pause()
+    data = data_of(box)
+    processes = residue.descendants(data["pid"])
+    assert len(processes) > 1
+    os.kill(data["pid"], signal.SIGKILL)
+    eventually(lambda: not any(map(residue.is_alive, processes)), "nobody waits for ever")

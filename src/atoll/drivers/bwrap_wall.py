@@ -56,7 +56,9 @@ class BwrapWall(Wall):
         self._rootless = threshold.is_rootless()
         self._monitor = 0
         self._watched = -1
-        self._group: cgroups.Group | None = None
+        hierarchy = cgroups.find()
+        self._group = cgroups.Group(hierarchy, self._id) if hierarchy else None
+        self._stacked = False
         self._dog: Watchdog | None = None
         self._frozen = False
         self._view: View | None = None
@@ -164,8 +166,6 @@ class BwrapWall(Wall):
         self.facts["home"] = self._places.home
         self._quota = told["quota"]
         self.facts["codebase"] = self._order.get("codebase")
-        hierarchy = cgroups.find() if told["group"] else None
-        self._group = cgroups.Group(hierarchy, self._id) if hierarchy else None
 
     def _await_guest(self, control: socket.socket, said: int) -> None:
         control.settimeout(_BIRTH)
@@ -245,18 +245,21 @@ class BwrapWall(Wall):
         return {"source": self._order["source"]}, staging.descriptors(self._settings, self._sandbox)
 
     def forsake(self) -> None:
+        self._stacked = os.path.exists(f"{self.box}/stack")
         alive = self._watched >= 0 and not select.select([self._watched], [], [], 0)[0]
         if not alive or self.facts["limits"]["disk"] != "kernel":
             return
         with contextlib.suppress(OSError):
-            if os.path.exists(f"{self.box}/stack"):
+            if self._stacked:
                 parting.give_up(self._places, self._id)
             else:
                 disk.shut_down(f"/proc/{self.guest}/root/tmp")
 
     def remove(self) -> None:
-        if os.path.exists(f"{self.box}/stack"):
+        with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{self.box}/stack")
+            self._stacked = True
+        if self._stacked:
             Layers(self._places).collect()
 
     def end(self) -> None:
