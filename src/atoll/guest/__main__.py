@@ -10,7 +10,6 @@ kernel of its own; see `descending`.
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import sys
 from typing import TYPE_CHECKING, Callable, Dict, List, Optional
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from .server import Server
 
 _LINES = ("--control-fd", "--control-path", "--stream-fds")
-_SET_DEATH_SIGNAL = 1
 _USAGE = "usage: __main__.py (--control-fd N | --control-path PATH | --stream-fds R,W) --config JSON [--descend U,G,N]"
 
 
@@ -69,15 +67,7 @@ def _opened(path: str, flags: int = os.O_RDONLY) -> Optional[int]:
 def _inherited(value: str, serve: Callable[[socket.socket], Server]) -> Server:
     if not value.isdigit():
         raise SystemExit(_USAGE)
-    _die_with_parent()
     return serve(socket.socket(fileno=int(value)))
-
-
-def _die_with_parent() -> None:
-    """Its parent is its keeper. One that is paused would not notice the end of that."""
-    import ctypes
-
-    ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
 
 
 def _connected(value: str, serve: Callable[[socket.socket], Server]) -> Server:
