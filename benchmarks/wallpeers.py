@@ -7,6 +7,8 @@ from contextlib import ExitStack, contextmanager
 
 from .measure import Figure
 
+_ROUNDS = 7
+
 Beside = Callable[[str, dict[str, float]], list[Figure]]
 
 
@@ -20,4 +22,9 @@ def peers() -> Iterator[Beside]:
 def _beside(name: str, seen: dict[str, float]) -> list[Figure]:
     if name == "wasm":
         return [Figure("wasm: create -> first cell, after the first", seen["create -> cell"], "ms", "", None, 15.0)]
+    if name == "gvisor":
+        from . import gvisor
+
+        peer = gvisor.bare(_ROUNDS)
+        return [Figure("gvisor: create -> first command", seen["create -> command"], "ms", "runsc run", peer, 1.3)]
     return []

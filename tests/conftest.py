@@ -6,14 +6,58 @@ import os
 import shutil
 import tempfile
 
+import pytest
 from hypothesis import HealthCheck, settings
+from tests import thorough
 
 _home = tempfile.mkdtemp(prefix="at-", dir="/tmp")
 os.environ["ATOLL_HOME"] = _home
+# The processes of pytest-xdist agree on the day, however late it is.
+os.environ.update(thorough.ENVIRONMENT)
 
 # A noisy machine must not fail a test, and a failure must come back on the next run.
 settings.register_profile("atoll", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("atoll")
+
+
+# What takes longest begins first, or it is what everybody waits for at the end: pytest-xdist would begin with the files
+# of most tests, and the longest have few.
+LONGEST = [
+    "test_docs",
+    "snapshots/test_as_user",
+    "conformance/test_jail_as_user",
+    "escape/test_packages",
+    "packages/test_installing",
+    "conformance/test_suite",
+    "conformance/test_gvisor",
+    "conformance/test_docker",
+    "conformance/test_bwrap",
+    "conformance/test_jail",
+    "packages/test_nursery",
+    "faults/test_kills",
+    "faults/test_lasting",
+    "conformance/test_fake",
+    "codebases/test_as_user",
+    "review/test_as_user",
+    "snapshots/test_garbage",
+    "snapshots/test_crashes",
+    "snapshots/test_long_chains",
+]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        order = {f"tests/{name}.py": number for number, name in enumerate(LONGEST)}
+        items.sort(key=lambda item: order.get(item.nodeid.partition("::")[0], len(order)))
+
+
+def pytest_terminal_summary(terminalreporter):
+    if terminalreporter.stats.get("failed") and not thorough.THOROUGH:
+        terminalreporter.write_line(
+            f"Of what is repeated a sample was tried: ATOLL_SEED={thorough.SEED} tries it again, "
+            "ATOLL_THOROUGH=1 tries everything."
+        )
 
 
 def pytest_unconfigure() -> None:

@@ -23,6 +23,8 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
 RUNSC = shutil.which("runsc")
+# Debian's runsc takes every network namespace of a new kernel for the host's, and then refuses to use it.
+_RUNSC_ARGUMENTS = ["--platform=ptrace", "--network=none"]
 _BIRTH = 60
 # Others on this machine may have an engine with the default networks.
 _POOL = "base=10.213.0.0/16,size=24"
@@ -106,7 +108,7 @@ class Daemon:
         self._process = None
 
     def start(self):
-        settings = {"runtimes": {"runsc": {"path": RUNSC, "runtimeArgs": ["--platform=ptrace"]}}} if RUNSC else {}
+        settings = {"runtimes": {"runsc": {"path": RUNSC, "runtimeArgs": _RUNSC_ARGUMENTS}}} if RUNSC else {}
         (self.place / "daemon.json").write_text(json.dumps(settings))
         with contextlib.suppress(FileNotFoundError):
             (self.place / "pid").unlink()
@@ -120,6 +122,8 @@ class Daemon:
                     f"--pidfile={self.place}/pid",
                     f"--host=unix://{self.socket}",
                     "--bridge=none",
+                    "--iptables=false",
+                    "--ip6tables=false",
                     f"--default-address-pool={_POOL}",
                     *self._more,
                 ],
@@ -139,21 +143,56 @@ class Daemon:
 
     def kill(self, number=signal.SIGTERM):
         """End it; with SIGTERM it ends its containers too."""
+        self._remove_networks()
         self._process.send_signal(number)
         self._process.wait(60)
+        if number == signal.SIGKILL:
+            self._kill_containerd()
 
-    def wait(self, seconds):
-        self._process.wait(seconds)
+    def _kill_containerd(self):
+        """It is the engine's child here; elsewhere it is a service of its own. What it has started lives on."""
+        pidfile = self.place / "exec/containerd/containerd.pid"
+        with contextlib.suppress(OSError, ValueError):
+            os.kill(int(pidfile.read_text()), signal.SIGKILL)
+            pidfile.unlink()  # nobody may take notice of its end, and the next engine would wait for it
+
+    def _remove_networks(self):
+        """An engine leaves their bridges behind when it ends."""
+        command = ["docker", f"--host=unix://{self.socket}", "network", "rm", "atoll"]
+        subprocess.run(command, capture_output=True, check=False)
+
+    def end(self):
+        """For good, with its containers and all that it has left."""
+        subprocess.run(
+            f"docker --host=unix://{self.socket} ps -aq | xargs -r docker --host=unix://{self.socket} rm -f",
+            shell=True, capture_output=True, check=False,
+        )  # fmt: skip
+        if self._process.poll() is None:
+            self.kill()
+        self.remove()
 
     def remove(self):
         """All that it has left: a killed one leaves containerd and mounts."""
-        with contextlib.suppress(OSError, ValueError):
-            os.kill(int((self.place / "exec/containerd/containerd.pid").read_text()), signal.SIGKILL)
+        self._kill_containerd()
         with open("/proc/self/mountinfo", encoding="utf-8") as file:
             mounted = [line.split()[4] for line in file]
         for path in sorted((path for path in mounted if path.startswith(f"{self.place}/")), reverse=True):
             subprocess.run(["umount", "-l", path], check=False)
         shutil.rmtree(self.place, ignore_errors=True)
+
+
+def small_root(directory):
+    """A root file system with a shell, a few tools and no Python, for an image that is made in no time."""
+    root = directory / "small"
+    if not root.exists():
+        for path in ("/bin/sh", "/bin/cat", "/bin/sleep"):
+            told = subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
+            for needed in [path, *(word for word in told.split() if word.startswith("/"))]:
+                target = root / needed.lstrip("/")
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(needed, target)
+        root.chmod(0o755)
+    return root
 
 
 def _supervise(place):
@@ -163,8 +202,7 @@ def _supervise(place):
     try:
         fcntl.flock(users, fcntl.LOCK_EX)
     finally:
-        daemon.kill()
-        daemon.remove()
+        daemon.end()
 
 
 if __name__ == "__main__":

@@ -30,6 +30,9 @@ BUILT_IN = {
     "fake": BuiltIn("atoll.drivers.fake:FakeDriver"),
     "docker": BuiltIn("atoll.drivers.docker:DockerDriver", "docker"),
     "inprocess": BuiltIn("atoll.drivers.inprocess:InprocessDriver"),
+    "jupyter": BuiltIn("atoll.drivers.jupyter:JupyterDriver", "jupyter"),
+    "wasm": BuiltIn("atoll.drivers.wasm:WasmDriver", "wasm"),
+    "jupyter-server": BuiltIn("atoll.drivers.jupyter_server:JupyterServerDriver"),
 }
 
 

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import itertools
 import os
+import pathlib
 import random
 import shutil
 import signal
+import tempfile
 
 import pytest
+from tests import thorough
 
 from atoll import CodebaseNotFound, Codebases, InvalidInput
 from atoll.codebases.shelf import Shelf
 
 from . import child
 from .looking import blobs, check_store, tree_of, versions
+
+
+@pytest.fixture
+def tmp_path():
+    """Where a thousand fsyncs cost nothing."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as path:
+        yield pathlib.Path(path)
 
 
 @pytest.fixture
@@ -29,9 +39,9 @@ def other(source, tmp_path):
     return path
 
 
-def steps(first=1):
-    """Every step, as long as there are more."""
-    return itertools.count(first)
+def steps():
+    """Every step, as long as there are more, or a sample of them."""
+    return (step for step in itertools.count(1) if thorough.is_sampled(step, every=5))
 
 
 def test_an_upload_is_whole_or_not_there_whichever_step_it_is_killed_at(codebases, source, other, home, same):
@@ -136,7 +146,7 @@ def test_many_processes_killed_at_random_lose_nothing(codebases, source, other, 
     """No step is chosen: the kernel may be anywhere."""
     made = codebases.create("project", source)
     dice = random.Random(20)
-    for turn in range(25):
+    for turn in range(thorough.amount(25, 8)):
         pids = [child.run(Codebases().upload, "project", directory) for directory in (source, other, source)]
         child.ended(child.run(_work_for, dice.random() * 0.03))
         for pid in pids:

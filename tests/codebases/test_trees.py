@@ -8,7 +8,8 @@ import tempfile
 import threading
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
+from tests import thorough
 
 from atoll import FileError
 from atoll.codebases import blobs as blobs_module, intake
@@ -57,7 +58,7 @@ def place():
     shutil.rmtree(path)
 
 
-@settings(max_examples=60)
+@thorough.examples(60, 25)
 @given(trees=st.lists(TREES, min_size=1, max_size=3))
 def test_what_is_downloaded_is_what_was_uploaded(place, trees):
     shelf = Shelf(place)

@@ -13,6 +13,7 @@ import tempfile
 import time
 
 import pytest
+from tests import thorough
 
 USER = 61235
 ROOT = pathlib.Path(__file__).parents[2]
@@ -51,7 +52,7 @@ class OtherUser:
         """Run it to its end; gives the CompletedProcess."""
         return self.python("-m", "pytest", "-p", "no:cacheprovider", f"--basetemp={self._home}/pytest", *arguments)
 
-    def python(self, *arguments):
+    def python(self, *arguments, **variables):
         """Run a program to its end, in the directory of this package; gives the CompletedProcess."""
         python = f"{self._prefix}/bin/python{sys.version_info.major}.{sys.version_info.minor}"
         env = {
@@ -59,6 +60,8 @@ class OtherUser:
             "HOME": self._home,
             "PYTHONPATH": os.pathsep.join(self._path),
             "PYTHONDONTWRITEBYTECODE": "1",
+            **thorough.ENVIRONMENT,
+            **variables,
         }
         # A session of its own, as a login has one.
         return subprocess.run(

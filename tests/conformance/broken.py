@@ -254,23 +254,22 @@ class StopLosesFiles(FakeDriver):
 
     async def stop(self, handle):
         await super().stop(handle)
-        workspace = handle.data["path"] + "/root/workspace"
+        workspace = handle.data["box"] + "/files/workspace"
         shutil.rmtree(workspace)
         os.mkdir(workspace)
 
 
 @found_by("test_source_is_the_workspace_and_never_changes")
 class SharesTheSource(FakeDriver):
-    """Mounts the caller's directory where it should have copied it."""
+    """Has the caller's own files where it should have copied them."""
 
     name = "shares-the-source"
 
     async def create(self, spec, register, resume=None):
         handle = await super().create(spec._replace(source=None), register, resume)
         if spec.source:
-            workspace = handle.data["path"] + "/root/workspace"
-            os.rmdir(workspace)
-            os.symlink(spec.source, workspace)
+            workspace = handle.data["box"] + "/files/workspace"
+            shutil.copytree(spec.source, workspace, symlinks=True, copy_function=os.link, dirs_exist_ok=True)
         return handle
 
 

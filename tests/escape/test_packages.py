@@ -10,6 +10,7 @@ import re
 import time
 
 import pytest
+from tests import thorough
 from tests.escape import residue
 from tests.escape.harness import USER, Maker, Refused, eventually
 
@@ -267,7 +268,14 @@ def test_a_package_that_is_hostile_when_it_is_imported_gets_nowhere(maker):
     box.destroy()
 
 
-@pytest.mark.parametrize("name", list(TAMPERED))
+def tamperings():
+    """Each of them as root and as a user; in a sample, one day as one and the other day as the other."""
+    for number, name in enumerate(TAMPERED):
+        for maker in thorough.turns(("root", "user"), number):
+            yield name, maker
+
+
+@pytest.mark.parametrize(("name", "maker"), list(tamperings()), indirect=["maker"])
 def test_a_nursery_that_was_tampered_with_gives_no_weaker_sandbox(maker, name):
     """Whoever comes from it is looked at from outside: it is walled as ever, or there is no sandbox of it."""
     reason = TAMPERED[name][1 if maker.name == "root" else 2]

@@ -6,11 +6,12 @@ import random
 import signal
 import time
 
+from tests import thorough
 from tests.escape import residue
 from tests.escape.harness import Box, Refused
 from tests.faults import truth
 
-ROUNDS = 12
+ROUNDS = thorough.amount(12, 6)
 # Whatever is killed, a caller hears one of these and nothing else.
 TYPED = {"SandboxGone", "CreateFailed", "WallUnavailable", "Unresponsive", "ProtocolError", "Busy", "SandboxNotFound"}
 
@@ -31,8 +32,7 @@ def settle(pending):
 
 
 def test_whoever_is_killed_whenever_the_truth_is_told_afterwards(maker):
-    # `ATOLL_TEST_SEED=7 pytest …` tries other moments.
-    chance = random.Random(int(os.environ.get("ATOLL_TEST_SEED", "1")))
+    chance = random.Random(thorough.SEED)
     boxes = [maker.create() for _ in range(2)]
     errors = set()
     for _ in range(ROUNDS):

@@ -5,11 +5,12 @@ import shutil
 import time
 
 import pytest
+from tests import thorough
 from tests.guest.rawclient import eventually
 from tests.guest.support import alive, failure, put
 
 
-@pytest.fixture(params=["bash", "sh", "zsh"])
+@pytest.fixture(params=["bash", *thorough.turns(["sh", "zsh"])])
 def shell(request, client):
     if shutil.which(request.param) is None:
         pytest.skip(f"there is no {request.param} here")

@@ -25,8 +25,8 @@ class Done(NamedTuple):
 class Cli:
     """Runs `atoll` with a wall as its default."""
 
-    def __init__(self, home, wall):
-        self._own = {"ATOLL_HOME": home, "ATOLL_DRIVER": wall, "PYTHONPATH": SOURCE}
+    def __init__(self, wall):
+        self._own = {"ATOLL_DRIVER": wall, "PYTHONPATH": SOURCE}
 
     def __call__(self, *words, input="", cwd=None, **env):
         done = subprocess.run(

@@ -5,13 +5,9 @@ A test that asks for `wall` has it as the default wall, so that it calls what it
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-
 import pytest
 
 from atoll import Codebases, Sandbox, registry
-from atoll.engine import launch
 from atoll.io import BlockingIO
 from atoll.testing.elsewhere import Elsewhere
 
@@ -31,20 +27,10 @@ def anyio_backend():
     return "asyncio"
 
 
-@pytest.fixture(scope="session")
-def home():
-    """A state directory for the parity tests alone, with a path that is short enough for Unix sockets."""
-    path = tempfile.mkdtemp(prefix="ap-", dir="/tmp")
-    yield path
-    launch.shut_down(path)
-    shutil.rmtree(path, ignore_errors=True)
-
-
 @pytest.fixture(scope="module")
-def usual(home, wall):
+def usual(wall):
     """The wall as the default one, in this process and in those that it starts."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ATOLL_HOME", home)
         patch.setenv("ATOLL_DRIVER", wall)
         yield wall
 
@@ -63,17 +49,24 @@ def nothing_is_left(request):
         yield
         return
     request.getfixturevalue("usual")
-    before = {info.id for info in Sandbox.list()}
-    yield
-    left = [info.id for info in Sandbox.list() if info.id not in before and info.status != "gone"]
     if "shared" in request.fixturenames:
-        left = [id for id in left if id != request.getfixturevalue("shared").id]
-    codebases = Codebases().list()
+        request.getfixturevalue("shared")
+    sandboxes, codebases = alive(), stored()
+    yield
+    left, kept = alive() - sandboxes, stored() - codebases
     for id in left:
         Sandbox.connect(id).destroy()
-    for codebase in codebases:
-        Codebases().delete(codebase)
-    assert (left, codebases) == ([], [])
+    for id in kept:
+        Codebases().delete(id)
+    assert (left, kept) == (set(), set())
+
+
+def alive():
+    return {info.id for info in Sandbox.list() if info.status != "gone"}
+
+
+def stored():
+    return {codebase.id for codebase in Codebases().list()}
 
 
 @pytest.fixture
@@ -84,9 +77,9 @@ def here(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def cli(usual, home):
+def cli(usual):
     """The command `atoll`, in a process of its own, with the wall as its default."""
-    return Cli(home, usual)
+    return Cli(usual)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 
@@ -16,7 +17,6 @@ from atoll import (
     Snapshots,
     Unsupported,
     by_line,
-    registry,
 )
 from atoll.testing import hosts, wheels
 from atoll.testing.needs import needs
@@ -45,7 +45,6 @@ def test_simple_code_execution(wall, capsys):
 
 def test_every_variant_is_a_name(wall):
     """Sandbox variants: the same call with another name; the table of the document, as far as it is local."""
-    assert {"jail", "fake"} <= registry.BUILT_IN.keys()
     with Sandbox.create(driver=wall) as sandbox:
         assert sandbox.driver == wall
         assert sandbox.files.exists(".")
@@ -163,9 +162,11 @@ def test_the_arguments_of_create(wall):
 
 REACH = """
 import socket
-with socket.socket() as sock:
-    sock.settimeout(5)
-    reached = sock.connect_ex({address!r}) == 0
+try:
+    socket.create_connection({address!r}, timeout=5).close()
+    reached = True
+except (OSError, AttributeError):  # a Python for WebAssembly has half of the module
+    reached = False
 reached
 """
 
@@ -178,6 +179,7 @@ def test_network_none(wall):
             with Sandbox.create(**wishes) as sandbox:
                 assert sandbox.info.spec.network == "none"
                 for address in filter(None, (servers.loopback, servers.outward)):
+                    socket.create_connection(address, timeout=5).close()
                     assert sandbox.run_code(REACH.format(address=tuple(address))).text == "False"
 
 

@@ -71,13 +71,14 @@ def project(here):
 @needs(*RULES)
 def test_a_sandbox_from_a_local_directory(wall, project, capsys):
     """Quick start: one line over a directory, with the preset agent-safe, and everything is cleaned up at the end."""
+    stored = Codebases().list()
     with Sandbox.from_local("./my-project") as sandbox:
         result = sandbox.run("python3 main.py")
         print(result.stdout)
         assert sandbox.info.spec.permissions == get_preset("agent-safe")
     assert capsys.readouterr().out == "main of the project\n\n"
     assert sandbox.refresh().status == "gone"
-    assert Codebases().list() == []
+    assert Codebases().list() == stored
 
 
 @needs(*RULES, Capability.PACKAGES, LIMITS)
@@ -173,19 +174,20 @@ def test_a_preset_as_rules_as_dictionaries_and_registered():
 
 @needs(*RULES)
 @pytest.mark.parametrize(
-    ("program", "told"),
+    ("program", "seconds", "told"),
     [
-        ("import time; time.sleep(100)", "timed out: The command ran out of time."),
-        ("import sys; sys.exit('no luck')", "failed with 1: no luck\n"),
-        ("print('fine')", "fine\n"),
+        ("import time; time.sleep(100)", 1, "timed out: The command ran out of time."),
+        ("import sys; sys.exit('no luck')", 30, "failed with 1: no luck\n"),
+        ("print('fine')", 30, "fine\n"),
     ],
+    ids=["timed out", "failed", "fine"],
 )
-def test_errors_are_told_apart(wall, project, program, told, capsys):
+def test_errors_are_told_apart(wall, project, program, seconds, told, capsys):
     """Error handling: the time was over, the command failed, or it is the sandbox; each an error of its own."""
     (project / "main.py").write_text(program)
     try:
         with Sandbox.from_local("./my-project") as sandbox:
-            print(sandbox.run("python3 main.py", timeout=2, check=True).stdout, end="")
+            print(sandbox.run("python3 main.py", timeout=seconds, check=True).stdout, end="")
     except CommandTimedOut as error:
         print(f"timed out: {error}", end="")
     except CommandFailed as error:
@@ -486,7 +488,7 @@ def test_codebases_have_owners(wall):
     codebases.create("theirs", owner="bob")
     assert codebases.get(made.id) == made
     assert [each.name for each in codebases.list("ann")] == ["mine"]
-    assert {each.owner for each in codebases.list()} == {"ann", "bob"}
+    assert {each.owner for each in codebases.list()} >= {"ann", "bob"}
     assert codebases.delete("ann/mine").id == made.id
     codebases.delete("bob/theirs")
     with pytest.raises(CodebaseNotFound):
@@ -496,12 +498,12 @@ def test_codebases_have_owners(wall):
 @needs(COMMANDS, LIMITS)
 def test_limits(wall):
     """Types, resource limits: memory, processors and processes are held, and told."""
-    with Sandbox.create(resources=Resources(memory=256 << 20, cpu=0.5, pids=64)) as sandbox:
-        assert sandbox.info.spec.resources == (256 << 20, 0.5, 64, None)
+    with Sandbox.create(resources=Resources(memory=128 << 20, cpu=0.5, pids=64)) as sandbox:
+        assert sandbox.info.spec.resources == (128 << 20, 0.5, 64, None)
         assert set(sandbox.info.limits) >= {"memory", "cpu", "pids"}
-        greedy = "data = bytearray(400 << 20); print('had it')"
+        greedy = "data = bytearray(200 << 20); print('had it')"
         assert sandbox.run(["python3", "-c", greedy]).stdout == ""
-        assert sandbox.run(["python3", "-c", greedy.replace("400", "40")]).stdout == "had it\n"
+        assert sandbox.run(["python3", "-c", greedy.replace("200", "20")]).stdout == "had it\n"
 
 
 # The same, awaited

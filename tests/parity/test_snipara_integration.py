@@ -10,6 +10,8 @@ import pytest
 from atoll import Capability, InvalidInput, Sandbox
 from atoll.testing.needs import needs
 
+from .walls import once
+
 CODE, COMMANDS = Capability.CODE, Capability.COMMANDS
 
 
@@ -66,11 +68,12 @@ def test_safety_limits_of_time(wall, shared):
             shared.run_code("1", timeout=wrong)
 
 
+@once
 @needs(COMMANDS, Capability.LIMITS)
 def test_safety_limits_of_memory(wall):
     """Safety limits: 512 MB unless another limit is given."""
     with Sandbox.create() as sandbox:
         assert sandbox.info.spec.resources.memory == 512 << 20
-        assert sandbox.run(["python3", "-c", "x = bytearray(900 << 20); print('had it')"]).stdout == ""
-    with Sandbox.create(resources={"memory": "1200M"}) as sandbox:
-        assert sandbox.run(["python3", "-c", "x = bytearray(900 << 20); print('had it')"]).stdout == "had it\n"
+        assert sandbox.run(["python3", "-c", "x = bytearray(600 << 20); print('had it')"]).stdout == ""
+    with Sandbox.create(resources={"memory": "1G"}) as sandbox:
+        assert sandbox.run(["python3", "-c", "x = bytearray(600 << 20); print('had it')"]).stdout == "had it\n"

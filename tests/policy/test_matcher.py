@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import example, given, settings, strategies as st
+from tests import thorough
 from tests.policy import reference
 from tests.policy.generated import names, paths, rules
 
@@ -11,7 +12,7 @@ from atoll.policy.rules import LEVELS, Matcher
 from atoll.types import PathRule
 
 
-@settings(max_examples=1500, deadline=None)
+@thorough.examples(1500, 300)
 @given(st.lists(rules, max_size=6), st.lists(paths, min_size=1, max_size=6))
 @example([PathRule("**a*b", "read")], ["ab", "a/b", "x/a/b"])
 @example([PathRule("/*", "read")], ["", "a", "a/b"])

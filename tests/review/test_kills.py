@@ -3,11 +3,13 @@ or nothing, and no trace of it is left."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
 
 import pytest
+from tests import thorough
 
 from atoll import StoreError
 from atoll.review import apply, beneath, changes, points, recover
@@ -86,7 +88,7 @@ def test_an_apply_can_be_killed_at_every_point(renames):
     kinds = {name.split()[0] for name in names}
     assert {"journal", "staging", "stage", "commit", "put", "swap", "drop", "mode", "done", "clear", "cleared"} <= kinds
     outcomes = set()
-    for number in range(len(names)):
+    for number in thorough.some(range(len(names)), every=3):
         with prepared() as overlay:
             before, after = snapshot(overlay.source), snapshot(overlay.merged)
             assert killed_at(number, lambda overlay=overlay: apply(overlay.stage)), names[number]
@@ -101,12 +103,12 @@ def test_an_apply_can_be_killed_at_every_point(renames):
 
 
 def test_the_recovery_can_be_killed_too():
-    """A few hundred random pairs of points; the last recovery is the diff's own."""
-    chance = random.Random(4)
+    """Random pairs of points; the last recovery is the diff's own."""
+    chance = random.Random(thorough.amount(4, thorough.SEED))
     with prepared() as overlay:
         names = counted(lambda: apply(overlay.stage))
     first = names.index("journal") + 1
-    for _ in range(100):
+    for _ in range(thorough.amount(100, 20)):
         with prepared() as overlay:
             before, after = snapshot(overlay.source), snapshot(overlay.merged)
             killed_at(chance.randrange(first, len(names)), lambda overlay=overlay: apply(overlay.stage))
@@ -169,7 +171,7 @@ def test_the_rolling_back_can_be_killed_at_every_point(renames):
         work(overlay)
         points.hook = None
     assert any(name.startswith("undo ") for name in names)
-    for number in range(names.index("swap deep/modified"), len(names)):
+    for number in thorough.some(range(names.index("swap deep/modified"), len(names)), every=3):
         with prepared() as overlay:
             before = snapshot(overlay.source)
             killed_at(number, lambda overlay=overlay: work(overlay))
@@ -184,15 +186,15 @@ def test_a_host_that_goes_on_after_the_kill_keeps_what_it_did(renames):
     """Killed in the middle, then the host changes one of the files: that stays, whatever the recovery does."""
     with prepared() as overlay:
         names = counted(lambda: apply(overlay.stage))
-    for number in range(names.index("commit"), names.index("done") + 1):
-        for victim in ("modified", "new", "gone"):
-            with prepared() as overlay:
-                killed_at(number, lambda overlay=overlay: apply(overlay.stage))
-                overlay.in_source(victim, "host")
-                recover(overlay.source, overlay.state)
-                with open(overlay.in_source(victim)) as file:
-                    assert file.read() == "host", (names[number], victim)
-                assert_clean(overlay)
+    numbers = range(names.index("commit"), names.index("done") + 1)
+    for number, victim in thorough.some(itertools.product(numbers, ("modified", "new", "gone")), every=4):
+        with prepared() as overlay:
+            killed_at(number, lambda overlay=overlay: apply(overlay.stage))
+            overlay.in_source(victim, "host")
+            recover(overlay.source, overlay.state)
+            with open(overlay.in_source(victim)) as file:
+                assert file.read() == "host", (names[number], victim)
+            assert_clean(overlay)
 
 
 def test_what_cannot_be_put_back_is_kept_and_told():

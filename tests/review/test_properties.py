@@ -8,7 +8,8 @@ import os
 import shutil
 import stat
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
+from tests import thorough
 
 from atoll.policy.rules import Matcher
 from atoll.review import apply, changes
@@ -105,7 +106,7 @@ def without_directory_modes(found):
     return {path: entry[:1] if entry[0] == stat.S_IFDIR else entry for path, entry in found.items()}
 
 
-@settings(max_examples=120)
+@thorough.examples(120, 40)
 @given(TREES, TREES)
 def test_without_rules_the_source_becomes_what_the_sandbox_sees(tree, edits):
     with Overlay(where=IN_MEMORY) as overlay:
@@ -132,7 +133,7 @@ def test_without_rules_the_source_becomes_what_the_sandbox_sees(tree, edits):
         assert_clean(overlay)
 
 
-@settings(max_examples=120)
+@thorough.examples(120, 40)
 @given(TREES, TREES, RULES)
 def test_with_rules_only_what_may_be_written_to_changes(tree, edits, rules):
     level = Matcher(rules).level
@@ -160,7 +161,7 @@ def test_with_rules_only_what_may_be_written_to_changes(tree, edits, rules):
         assert_clean(overlay)
 
 
-@settings(max_examples=60)
+@thorough.examples(60, 30)
 @given(TREES, TREES, st.lists(PATHS, min_size=1, max_size=3))
 def test_a_selection_changes_nothing_else(tree, edits, selection):
     with Overlay(where=IN_MEMORY) as overlay:

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 
 import pytest
+from tests import thorough
 
 from atoll import InvalidInput, Unsupported
 
@@ -59,7 +60,7 @@ def test_results_of_javascript_are_rich(sandbox):
 
 @pytest.mark.network
 @needs_node
-@pytest.mark.parametrize("tool", ["esbuild", "sucrase", "typescript@5"])
+@pytest.mark.parametrize("tool", thorough.turns(["esbuild", "sucrase", "typescript@5"]))
 def test_typescript_with_what_npm_installs(sandbox, tmp_path, tool):
     if shutil.which("npm") is None:
         pytest.skip("there is no npm here")

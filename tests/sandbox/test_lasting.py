@@ -253,7 +253,7 @@ def test_a_variable_that_was_only_set_from_outside_is_kept_too(make):
 
 def kill_everything(sandbox):
     """As when the machine stops."""
-    path = sandbox._core._record.handle.data["path"]
+    path = sandbox._core._record.handle.data["box"]
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
@@ -294,7 +294,7 @@ def test_a_checkpoint_that_is_destroyed_is_gone(make):
     sandbox = make()
     sandbox.run_code("x = 1")
     sandbox.checkpoint()
-    path = sandbox._core._record.handle.data["path"]
+    path = sandbox._core._record.handle.data["box"]
     sandbox.destroy()
     assert not os.path.exists(path)
     with pytest.raises(SandboxGone):
@@ -305,7 +305,7 @@ def test_a_state_that_somebody_has_tampered_with_does_not_keep_the_sandbox_from_
     sandbox = make()
     sandbox.run_code("x = 1")
     sandbox.checkpoint()
-    state = os.path.join(sandbox._core._record.handle.data["path"], "state")
+    state = os.path.join(sandbox._core._record.handle.data["box"], "files/.state")
     names = [name for name in os.listdir(state) if name != "contexts.json"]
     for damage in ("[", "{}", "[1]", '[{"name": 1}]', '[{"name":"x"}]', "[" * 100_000):
         sandbox.stop()
@@ -337,7 +337,7 @@ def test_a_wait_that_is_none_is_refused(make):
 
 def test_old_files_do_not_pile_up(make):
     sandbox = make()
-    state = os.path.join(sandbox._core._record.handle.data["path"], "state")
+    state = os.path.join(sandbox._core._record.handle.data["box"], "files/.state")
     for number in range(3):
         sandbox.run_code(f"x = {number}")
         sandbox.checkpoint()

@@ -10,11 +10,12 @@ import threading
 import time
 
 import pytest
+from tests import thorough
 from tests.escape.residue import start_time
 
 from atoll import AtollError, Sandbox, SandboxGone
 
-ROUNDS = 12
+ROUNDS = thorough.amount(12, 6)
 WRITE = """
 import os, sys
 for number in range(int(sys.argv[1]), int(sys.argv[1]) + 20):
@@ -66,7 +67,7 @@ def tell(box):
     return box.run(["sh", "-c", TELL], check=True).stdout
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", thorough.amount([1, 2], [thorough.SEED]))
 def test_the_death_of_the_errand_loses_nothing(make, snapshots, seed):
     """Whatever it was killed over, the sandbox's files are as they were, after a stop and resume too."""
     chance = random.Random(seed)

@@ -12,6 +12,7 @@ import sys
 import time
 
 import pytest
+from tests import thorough
 from tests.snapshots import churn
 from tests.snapshots.conftest import leftovers
 
@@ -156,7 +157,7 @@ def test_many_at_once_with_kills_in_between(home, snapshots, eventually):
     """Afterwards every snapshot is whole, and nothing is left that nobody names."""
     chance = random.Random(11)
     command = [sys.executable, "-m", "tests.snapshots.churn"]
-    workers = [subprocess.Popen([*command, str(seed), "60"]) for seed in range(3)]
+    workers = [subprocess.Popen([*command, str(seed), str(thorough.amount(60, 25))]) for seed in range(3)]
     seeds = iter(range(100, 200))
     deadline = time.monotonic() + 120
     killed = 0
@@ -169,7 +170,7 @@ def test_many_at_once_with_kills_in_between(home, snapshots, eventually):
                 number = chance.randrange(len(workers))
                 workers[number].kill()
                 workers[number].wait()
-                workers[number] = subprocess.Popen([*command, str(next(seeds)), "20"])
+                workers[number] = subprocess.Popen([*command, str(next(seeds)), str(thorough.amount(20, 10))])
                 killed += 1
             elif dice < 0.4 and (living := keepers(home)):
                 with contextlib.suppress(ProcessLookupError):

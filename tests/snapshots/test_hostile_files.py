@@ -19,10 +19,12 @@ import zlib
 
 import pytest
 from hypothesis import given, strategies as st
+from tests import thorough
 from tests.snapshots import forging
 from tests.snapshots.conftest import leftovers
 
 from atoll import DiskFull, FileMissing, InvalidInput, IsDirectory
+from atoll.engine.layout import Layout
 from atoll.engine.portable import Damaged, headers, holes
 from atoll.engine.portable.headers import Entry
 from atoll.engine.portable.planting import Ground, Planter
@@ -425,11 +427,12 @@ def test_who_asks_for_more_than_there_is_is_refused_early(snapshots, home, tmp_p
 
 
 def test_an_import_that_is_killed_leaves_nothing(snapshots, home, tmp_path, eventually):
+    Layout(home).make()
     data = forging.usual(*(forging.file(b"work/%06d" % n, b"x" * 1000) for n in range(12_000)))
     path = tmp_path / "large"
     path.write_bytes(forging.snapshot(data))
     program = f"from atoll import Snapshots; Snapshots().import_file({str(path)!r})"
-    for delay in (0.2, 0.5, 0.8):
+    for delay in thorough.turns((0.2, 0.5, 0.8)):
         process = subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
         try:
             eventually(lambda: [n for n in os.listdir(f"{home}/jail/layers") if n.startswith("ly-")])

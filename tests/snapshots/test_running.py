@@ -6,6 +6,7 @@ import re
 import threading
 
 import pytest
+from tests import thorough
 
 from atoll import Busy
 
@@ -25,6 +26,8 @@ while not os.path.exists("/tmp/enough"):
         print(count, flush=True)
 print("no error", flush=True)
 """
+
+ROUNDS = thorough.amount(12, 5)
 
 HOLDER = """
 import sys, time
@@ -54,7 +57,7 @@ def test_a_loop_that_writes_and_closes_files_goes_on(make):
     box = make()
     process = started(box, WRITER)
     taken, refused = 0, 0
-    while taken < 12:
+    while taken < ROUNDS:
         try:
             box.snapshot(f"s{taken}")
             taken += 1
@@ -66,7 +69,7 @@ def test_a_loop_that_writes_and_closes_files_goes_on(make):
     assert (ended.exit_code, ended.stderr) == (0, "")
     assert ended.stdout.endswith("no error\n")
     counts = []
-    for number in range(12):
+    for number in range(ROUNDS):
         one = make(snapshot=f"s{number}")
         done = one.run("cat work-*.done", check=True).stdout
         counts.append(max(map(int, re.findall(r"\d+", done.replace("\n", " "))), default=0))
@@ -149,7 +152,8 @@ def test_the_variables_of_a_running_cell_are_told_as_lost(make):
     box.run_code("x = 1")
     box.checkpoint()
     box.run_code("x = 2")
-    thread = threading.Thread(target=lambda: box.run_code("import time; time.sleep(6)", timeout=30))
+    wait = "import os, time\nwhile not os.path.exists('/tmp/enough'): time.sleep(0.01)"
+    thread = threading.Thread(target=lambda: box.run_code(wait, timeout=30))
     thread.start()
     try:
         made = None
@@ -158,6 +162,7 @@ def test_the_variables_of_a_running_cell_are_told_as_lost(make):
                 assert thread.is_alive()
             made = box.snapshot(wait=0)
     finally:
+        box.files.write("/tmp/enough", "")
         thread.join()
     assert "still running" in made.lost["main"]
     assert make(snapshot=made.name).run_code("x").text == "1"

@@ -6,7 +6,8 @@ import stat
 import tempfile
 
 import pytest
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import example, given, strategies as st
+from tests import thorough
 from tests.views import trees
 from tests.views.worlds import OLD, RECIPES, World
 
@@ -92,7 +93,7 @@ def attempt_write(path, kind):
 
 
 @pytest.mark.parametrize("recipe", [*RECIPES, *OLD])
-@settings(max_examples=40)
+@thorough.examples(40, 10)
 @given(forest=forests(), rules=RULES)
 @example(forest={"a": None, "a/c.txt": b"x"}, rules=[{"pattern": "*.txt", "level": "write"}])
 @example(forest={"a": None, "a/a": None, "a/a/d.key": b"k"}, rules=[{"pattern": "**", "level": "write"},
@@ -131,7 +132,7 @@ def compare(source, forest, rules, root, found):
 PATHS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
 
 
-@settings(max_examples=400)
+@thorough.examples(400, 200)
 @given(rules=RULES, path=PATHS, below=PATHS)
 @example(rules=[{"pattern": "a", "level": "none"}], path="a", below="b")
 def test_nothing_is_visible_below_what_hides_all(rules, path, below):

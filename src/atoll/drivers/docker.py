@@ -12,13 +12,14 @@ from .docker_container import name_of
 from .docker_engine import Engine, Refused, Unreachable
 from .docker_ground import lift
 from .docker_history import CommittedHistory
+from .docker_review import Reviewed
 
 if getattr(find_spec("docker"), "origin", None) is None:
     # Loading it takes longer than a sandbox does, so it is only looked for.
     raise ModuleNotFoundError("No module named 'docker'", name="docker")
 
 
-class DockerDriver(CommittedHistory):
+class DockerDriver(CommittedHistory, Reviewed):
     name = "docker"
     summary = "containers of Docker or Podman on this machine"
     isolation = "container"
@@ -32,6 +33,7 @@ class DockerDriver(CommittedHistory):
             Capability.WATCH,
             Capability.ISOLATION,
             Capability.NETWORK_NONE,
+            Capability.NETWORK_ALL,
             Capability.NETWORK_HOST,
             Capability.LIMITS,
             Capability.LIFETIME,
@@ -40,6 +42,8 @@ class DockerDriver(CommittedHistory):
             Capability.PAUSE,
             Capability.STOP,
             Capability.METRICS,
+            Capability.PERMISSIONS,
+            Capability.REVIEW,
             Capability.SNAPSHOT,
             Capability.FORK,
         }
@@ -57,4 +61,6 @@ class DockerDriver(CommittedHistory):
         lift(box)
 
     async def health(self) -> list[Layer]:
-        return [Layer("engine", ready=True, detail="…")]
+        from .docker_doctor import layers
+
+        return await self.io.in_thread(layers)

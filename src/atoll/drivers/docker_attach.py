@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import struct
 from typing import NoReturn
@@ -67,7 +68,7 @@ def _unpack(line: socket.socket, writer: int) -> NoReturn:
         while head := _exactly(line, _HEAD.size):
             stream, left = _HEAD.unpack(head)
             while left:
-                piece = line.recv(min(left, _CHUNK))
+                piece = _received(line, min(left, _CHUNK))
                 if not piece:
                     os._exit(0)
                 left -= len(piece)
@@ -81,11 +82,17 @@ def _exactly(line: socket.socket, count: int) -> bytes:
     """So many bytes; none at the end."""
     found = b""
     while len(found) < count:
-        piece = line.recv(count - len(found))
+        piece = _received(line, count - len(found))
         if not piece:
             return b""
         found += piece
     return found
+
+
+def _received(line: socket.socket, most: int) -> bytes:
+    """Whoever writes to the line, in another process, may have it never wait."""
+    select.select([line], [], [])
+    return line.recv(most)
 
 
 def _write(writer: int, data: bytes) -> None:

@@ -24,6 +24,7 @@ from ..engine.portable.planting import Ground, Planter
 from ..engine.portable.stream import Part
 from ..engine.settings import FIRST_UID, BirthFailed
 from ..errors import SandboxError
+from .docker_ground import RECORDS
 
 _DISK = "disk"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -117,6 +118,7 @@ def _pack(request: dict[str, Any]) -> dict[str, Any]:
             works = [f"{top}/{name}" for name in uppers[number:]]
             with open(f"{into}/{number}", "wb") as file:
                 _capture(file, top, works, request["source"], whole=number == 0)
+    _copy_records(files, into)
     return {"layers": len(uppers) or 1}
 
 
@@ -164,7 +166,15 @@ def _unpack(request: dict[str, Any]) -> dict[str, Any]:
         fd = os.open(top, _FOLDER)
         kernel.syncfs(fd)
         os.close(fd)
+    _copy_records(blobs, files)
     return {"owner": owner}
+
+
+def _copy_records(source: str, target: str) -> None:
+    """How the source was, as far as it was written down: a review of what begins with these files needs it."""
+    for name in RECORDS:
+        with contextlib.suppress(FileNotFoundError):
+            disk.copy_sparse(f"{source}/{name}", f"{target}/{name}")
 
 
 def _plant(blob: str, top: str, owner: int | None, upper: int | None) -> None:

@@ -19,8 +19,9 @@ from ..home import state_dir
 from . import docker_blobs
 from .docker_container import HOME_LABEL, MANIFEST_LABEL, SNAPSHOT_LABEL
 from .docker_engine import Engine
+from .docker_ground import RECORDS
 from .docker_images import sdk
-from .docker_snapshots import check_free, reference
+from .docker_snapshots import check_free, reference, written
 
 _INSIDE = ".atoll"
 
@@ -44,9 +45,9 @@ def commit(engine: Engine, draft: Draft, image: str, manifest: dict[str, Any]) -
     source = manifest["spec"].get("source")
     blobs = f"{draft.path}/blobs"
     layers = docker_blobs.pack(draft.files, blobs, source)
-    names = list(map(str, range(layers)))
+    names = [*map(str, range(layers)), *(name for name in RECORDS if os.path.exists(f"{blobs}/{name}"))]
     manifest = {**manifest, "size": sum(os.path.getsize(f"{blobs}/{name}") for name in names)}
-    labels = {SNAPSHOT_LABEL: str(manifest["name"]), HOME_LABEL: state_dir(), MANIFEST_LABEL: json.dumps(manifest)}
+    labels = {SNAPSHOT_LABEL: str(manifest["name"]), HOME_LABEL: state_dir(), MANIFEST_LABEL: written(manifest)}
     repository, _, tag = reference(str(manifest["name"])).partition(":")
     lock = os.open(os.path.dirname(draft.path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -58,11 +59,18 @@ def commit(engine: Engine, draft: Draft, image: str, manifest: dict[str, Any]) -
             try:
                 file.seek(0)
                 client.put_archive(container, "/", file)
-                client.commit(container, repository=repository, tag=tag, conf={"Labels": labels})
+                client.commit(container, repository=repository, tag=tag, changes=list(map(_label, labels.items())))
             finally:
                 client.remove_container(container, force=True, v=True)
     finally:
         os.close(lock)
+
+
+def _label(label: tuple[str, str]) -> str:
+    """As a line of a Dockerfile, which both engines take."""
+    name, value = label
+    quoted = json.dumps(value, ensure_ascii=False).replace("$", "\\$")
+    return f"LABEL {name}={quoted}"
 
 
 def _archive(file: Any, blobs: str, names: list[str]) -> None:
@@ -105,10 +113,11 @@ def _extract(file: Any, blobs: str) -> None:
         with tarfile.open(fileobj=file, mode="r:") as tar:
             for member in tar:
                 name = os.path.basename(member.name)
-                content = tar.extractfile(member) if member.isreg() and name.isdigit() else None
+                known = name in RECORDS or (name.isdigit() and len(name) < 5)
+                content = tar.extractfile(member) if member.isreg() and known else None
                 if content is None:
                     continue
-                with open(f"{blobs}/{int(name)}", "xb") as blob:
+                with open(f"{blobs}/{name}", "xb") as blob:
                     while piece := content.read(1 << 20):
                         blob.write(piece)
     except (tarfile.TarError, FileExistsError) as error:

@@ -17,7 +17,10 @@ NETWORK = "atoll"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # What an image could say to the loader of the guest's Python. Commands get it, the guest does not.
 _OF_THE_LOADER = ("LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "GLIBC_TUNABLES")
-_OPEN_FILES = 4096
+_OPEN_FILES, _PROCESSES = 4096, 32768
+# Tasks of a kernel in user space, which are counted as the sandbox's.
+_OF_THE_RUNTIME = 512
+_MOST_USERS = 200
 _VOLUME_SIZE = 64 << 20
 
 
@@ -39,6 +42,7 @@ class Plan(NamedTuple):
         volumes: the places that the image wants to have volumes at; they get a bit of memory instead.
         runtime: None for the engine's own.
         attached: whether the guest is reached by its standard input and output.
+        checks_health: whether the image wants to; here nobody listens.
         keeps_id: whether the user is the same on both sides of a user namespace; for Podman without root.
     """
 
@@ -54,6 +58,7 @@ class Plan(NamedTuple):
     volumes: Sequence[str] = ()
     runtime: str | None = None
     attached: bool = False
+    checks_health: bool = False
     keeps_id: bool = False
 
 
@@ -68,10 +73,10 @@ def description(plan: Plan) -> dict[str, Any]:
         "Cmd": [],
         "Env": [f"{name}=" for name in _OF_THE_LOADER if any(e.startswith(f"{name}=") for e in plan.image_env)],
         "Labels": dict(plan.labels),
-        "Healthcheck": {"Test": ["NONE"]},
-        "NetworkDisabled": plan.network == "none",
         "HostConfig": _host(plan),
     }
+    if plan.checks_health:
+        body["Healthcheck"] = {"Test": ["NONE"]}
     if plan.attached:
         # Once is enough: when the line is lost, the guest's input ends, and the guest with it.
         body |= {"OpenStdin": True, "StdinOnce": True, "AttachStdin": True, "AttachStdout": True}
@@ -86,7 +91,7 @@ def _host(plan: Plan) -> dict[str, Any]:
         "Memory": resources.memory,
         # Together with swap: there is none.
         "MemorySwap": resources.memory,
-        "PidsLimit": resources.pids,
+        "PidsLimit": resources.pids + (_OF_THE_RUNTIME if plan.attached else 0),
         "CapDrop": ["ALL"],
         "SecurityOpt": ["no-new-privileges"],
         "ReadonlyRootfs": True,
@@ -96,7 +101,8 @@ def _host(plan: Plan) -> dict[str, Any]:
         "LogConfig": {"Type": "none"},
         "RestartPolicy": {"Name": "no"},
         # A core file never fits into a byte, and only this keeps the kernel from a host's crash reporter.
-        "Ulimits": [_ulimit("core", 1), _ulimit("nofile", _OPEN_FILES)],
+        # Podman would try to raise the number of processes beyond what it may; they are bounded above.
+        "Ulimits": [_ulimit("core", 1), _ulimit("nofile", _OPEN_FILES), _ulimit("nproc", _PROCESSES)],
     }
     if resources.cpu is not None:
         host["NanoCpus"] = int(resources.cpu * 1e9)
@@ -147,7 +153,8 @@ def environment(image_env: Sequence[str], env: Mapping[str, str]) -> dict[str, s
 
 def accounts(own: str, uid: int, gid: int) -> dict[str, str]:
     """`passwd` and `group` for inside, with the sandbox's user in them; `own` is the image's passwd."""
-    others = [line for line in own.splitlines() if line.count(":") == 6 and line.split(":")[0] != layout.USER_NAME]
+    lines = own.splitlines()[:_MOST_USERS]
+    others = [line for line in lines if line.count(":") == 6 and line.split(":")[0] != layout.USER_NAME]
     others = others or ["root:x:0:0:root:/root:/bin/sh", "nobody:x:65534:65534:nobody:/:/usr/sbin/nologin"]
     user = f"{layout.USER_NAME}:x:{uid}:{gid}::{layout.HOME_INSIDE}:/bin/sh"
     groups = ["root:x:0:", f"{layout.USER_NAME}:x:{gid}:", "nogroup:x:65534:"]

@@ -1,25 +1,31 @@
 """What a sandbox's places stand on when root makes it: a disk of its own, and a view of its source.
 
-The engine mounts what it finds by path among this machine's mounts, so everything is there for the moment in which a
-container starts, and nowhere but in the container afterwards: it goes with it, whoever is killed.
+It is mounted nowhere but in the container, into which root puts it when there is one: it goes with it, whoever is
+killed. Where a runtime lets nobody in, as one with a kernel of its own, the engine has to find it by path. Then it is
+among this machine's mounts while the container starts; who copies these meanwhile keeps a disk busy.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..engine import disk, idmap, jail, kernel, layout, places, views
 from ..engine.layout import Layout
 from ..engine.places import Rules
+from ..engine.removal import remove_tree
 from ..engine.settings import BirthFailed, Settings
 from ..engine.steward.wall import FILES, StartFailed
 from ..engine.views import curator
 from ..errors import Unsupported
 
-TOP, VIEW = "top", "view"
+PLACES = ("work", "home", "tmp")
+_TOP = "top"
+BASE = "base"
+RECORDS = (BASE, "base.applied", "base.codebase.applied")
+"""Where it is written how the source was, beside the disk; see `review`."""
 _DISK = "disk"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _MOUNTED = kernel.MOUNT_ATTR_NOSUID | kernel.MOUNT_ATTR_NODEV
@@ -33,7 +39,7 @@ class Ground:
 
     Attributes:
         top: a descriptor of the root of its disk; -1 while there is none.
-        view: of its source, where there are rules.
+        rules: about its source, if there are any; `recipe` is how they are enforced.
     """
 
     def __init__(self, box: str, job: Mapping[str, Any]) -> None:
@@ -41,11 +47,12 @@ class Ground:
         self._job = job
         self._image = f"{box}/{FILES}/{_DISK}"
         self.rules = Rules.of(dict(job))
-        self.view: views.View | None = None
+        self.recipe: str | None = None
         self.top = -1
+        self._trees: dict[str, int] = {}
 
     def lay(self) -> None:
-        """Have all of it where the engine finds it.
+        """Have all of it ready: for `enter`, or where the engine finds it.
 
         Raises:
             StartFailed: the rules cannot be enforced here.
@@ -53,19 +60,31 @@ class Ground:
         """
         self.leave()
         device, held = self._attached() if self._job["disk"] else ("", -1)
-        trees: dict[str, int] = {}
         try:
-            trees = self._built(device)
-            for name, tree in trees.items():
-                path = place(self._box, name)
-                os.makedirs(path, mode=0o700, exist_ok=True)
-                kernel.mount_setattr(tree, _MOUNTED, recursive=True)
-                kernel.move_mount(tree, path)
-            self.top = os.open(place(self._box, TOP), _FOLDER)
+            self._trees = self._built(device)
         finally:
-            for fd in (*trees.values(), held):
-                if fd >= 0:
-                    os.close(fd)
+            if held >= 0:
+                os.close(held)
+        top = self._trees.pop(_TOP)
+        try:
+            self.top = os.open(".", _FOLDER, dir_fd=top)
+        finally:
+            os.close(top)
+        if self._job["attached"]:
+            self._show()
+
+    def _show(self) -> None:
+        for name, tree in self._trees.items():
+            path = place(self._box, name)
+            os.makedirs(path, mode=0o700, exist_ok=True)
+            kernel.mount_setattr(tree, _MOUNTED, recursive=True)
+            kernel.move_mount(tree, path)
+
+    def enter(self, first: int) -> None:
+        """Put it into a container, whose first process waits for that. Raises OSError."""
+        with jail.inside(first):
+            places.attach(dict(zip(targets(self._job["workdir"]), map(self._trees.__getitem__, PLACES), strict=True)))
+        self.lift()
 
     def _attached(self) -> tuple[str, int]:
         """The device of its disk, and a descriptor to hold until it is mounted."""
@@ -79,8 +98,12 @@ class Ground:
         return disk.attach(self._image)
 
     def lift(self) -> None:
-        """Take away again what the engine has found, or what somebody has left who was killed."""
-        lift(self._box)
+        """The container has it: take it away from here."""
+        for tree in self._trees.values():
+            os.close(tree)
+        self._trees.clear()
+        if self._job["attached"]:
+            lift(self._box)
 
     def leave(self) -> None:
         """Let go of it: the container has ended."""
@@ -88,9 +111,6 @@ class Ground:
         if self.top >= 0:
             os.close(self.top)
             self.top = -1
-        if self.view is not None:
-            self.view.close()
-            self.view = None
 
     def forget(self) -> None:
         """The same, and whatever is not on the disk yet need not get there."""
@@ -110,66 +130,99 @@ class Ground:
 
     def uppers(self) -> list[str]:
         """The layers of the workspace over its source, by name, newest first."""
-        return _uppers(f"/proc/self/fd/{self.top}")
+        return uppers_in(f"/proc/self/fd/{self.top}")
 
     def _built(self, device: str) -> dict[str, int]:
-        with places.aside():
-            os.chdir(_stage(self._box))
-            os.mkdir("t")
-            if device:
-                kernel.mount(device, "t", "ext4", jail.DISK_FLAGS, "")
-            else:
-                kernel.mount(f"{self._box}/{FILES}", "t", None, kernel.MS_BIND)
-            uid = self._job["uid"]
-            for name in ("work", "home", "tmp"):
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(f"t/{name}", 0o755)
-                    os.chown(f"t/{name}", uid, uid)
-            _show_as(uid)
-            trees = {TOP: kernel.open_tree("t", recursive=False)}
+        """Detached mounts of the places, and of the disk."""
+        trees: dict[str, int] = {}
+        with self._aside(device):
             try:
-                if self._job["source"] is not None:
-                    trees[VIEW] = self.covered(_uppers("t") or [_new_upper("t", uid)])
+                for name in PLACES:
+                    if name == "work" and self._job["source"] is not None:
+                        uppers = uppers_in("t") or [_new_upper("t", self._job["uid"])]
+                        trees[name], self.recipe = self._covered(uppers, self.rules)
+                    else:
+                        trees[name] = kernel.open_tree(f"t/{name}", recursive=False)
+                trees[_TOP] = kernel.open_tree("t", recursive=False)
             except BaseException:
-                os.close(trees[TOP])
+                for tree in trees.values():
+                    os.close(tree)
                 raise
-            finally:
-                os.chdir("/")
         return trees
 
-    def covered(self, uppers: list[str]) -> int:
-        """The workspace as a detached mount: the source below these layers. Only for who is aside, beside `t`.
+    def rebuilt(self, rules: Rules | None, *, afresh: bool) -> tuple[int, str | None]:
+        """The workspace of a running sandbox with a new layer on top, as a detached mount, and the recipe of its view.
+
+        Those that it had are below it; `afresh` leaves them out.
 
         Raises:
-            StartFailed, OSError.
+            StartFailed, OSError: nothing was made.
         """
+        with contextlib.ExitStack() as stack:
+            device = stack.enter_context(disk.shared(self._image)) if self._job["disk"] else ""
+            stack.enter_context(self._aside(device))
+            before = [] if afresh else uppers_in("t")
+            new = _new_upper("t", self._job["uid"])
+            try:
+                return self._covered([new, *before], rules)
+            except BaseException:
+                remove_tree(f"{os.getcwd()}/t/{new}")
+                raise
+
+    def drop(self, uppers: list[str]) -> None:
+        """Remove layers that nobody needs any more."""
+        for name in uppers:
+            for path in (name, f"scratch-{name}"):
+                with contextlib.suppress(FileNotFoundError):
+                    remove_tree(f"/proc/self/fd/{self.top}/{path}")
+
+    @contextlib.contextmanager
+    def _aside(self, device: str) -> Iterator[None]:
+        """Among mounts that nobody else sees, in a directory where the disk is mounted as `t`."""
+        uid = self._job["uid"]
+        with places.aside():
+            os.chdir(_stage(self._box))
+            try:
+                os.mkdir("t")
+                if device:
+                    kernel.mount(device, "t", "ext4", jail.DISK_FLAGS, "")
+                else:
+                    kernel.mount(f"{self._box}/{FILES}", "t", None, kernel.MS_BIND)
+                for name in PLACES:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(f"t/{name}", 0o755)
+                        os.chown(f"t/{name}", uid, uid)
+                _show_as(uid)
+                yield
+            finally:
+                os.chdir("/")
+
+    def _covered(self, uppers: list[str], rules: Rules | None) -> tuple[int, str | None]:
+        """The workspace as a detached mount, the source below these layers; and the recipe. Only for who is aside."""
         source, uid = self._job["source"], self._job["uid"]
         lowers = [f"t/{name}" for name in uppers[1:]]
-        scratch = f"t/scratch-{uppers[0]}"
+        upper, scratch = f"t/{uppers[0]}", f"t/scratch-{uppers[0]}"
         with contextlib.suppress(FileExistsError):
             os.mkdir(scratch, 0o700)
         os.mkdir("m")
-        if self.rules is None:
+        if rules is None:
             os.mkdir("s")
             tree = idmap.mapped_source(source, uid)
             kernel.move_mount(tree, "s")
             os.close(tree)
-            places.overlay([*lowers, "s"], f"t/{uppers[0]}", scratch, "m", rootless=False)
-            return kernel.open_tree("m", recursive=False)
+            places.overlay([*lowers, "s"], upper, scratch, "m", rootless=False)
+            return kernel.open_tree("m", recursive=False), None
         try:
-            if self.view is None:
-                self.view = self._prepared(source, lowers)
-            views.mount(
-                self.view, source=source, lowers=lowers, upper=f"t/{uppers[0]}", work=scratch, target="m", uid=uid
-            )
+            view = self._view(source, lowers, rules)
+            try:
+                views.mount(view, source=source, lowers=lowers, upper=upper, work=scratch, target="m", uid=uid)
+            finally:
+                view.close()
         except Unsupported as error:
             raise StartFailed(str(error), "unsupported", error.hint) from None
-        return kernel.open_tree("m", recursive=True)
+        return kernel.open_tree("m", recursive=True), view.recipe
 
-    def _prepared(self, source: str, lowers: list[str]) -> views.View:
-        rules = self.rules
-        if rules is None:
-            raise ValueError("there are no rules")
+    def _view(self, source: str, lowers: list[str], rules: Rules) -> views.View:
         if not lowers:
             return curator.obtain(_settings(self._job["home"]), source, rules.rules(), rules.ignore)
         os.mkdir("merged")
@@ -199,7 +252,7 @@ def place(box: str, name: str) -> str:
 
 def lift(box: str) -> None:
     """Take the ground of a box away from this machine's mounts."""
-    for name in (VIEW, TOP):
+    for name in PLACES:
         with contextlib.suppress(OSError):
             while True:
                 kernel.umount(place(box, name), kernel.MNT_DETACH)
@@ -219,13 +272,14 @@ def _stage(box: str) -> str:
     return path
 
 
-def _uppers(top: str) -> list[str]:
+def uppers_in(top: str) -> list[str]:
+    """The layers over a source that are in a directory, by name, newest first."""
     names = [name for name in os.listdir(top) if name.startswith("upper-")]
     return sorted(names, key=lambda name: int(name.rpartition("-")[2]), reverse=True)
 
 
 def _new_upper(top: str, uid: int) -> str:
-    found = _uppers(top)
+    found = uppers_in(top)
     name = f"upper-{int(found[0].rpartition('-')[2]) + 1 if found else 0}"
     os.mkdir(f"{top}/{name}", 0o755)
     os.chown(f"{top}/{name}", uid, uid)

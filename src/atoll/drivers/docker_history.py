@@ -16,18 +16,20 @@ from ..engine.steward.shelf import Draft
 from ..types import Handle, Spec
 from . import docker_finding, docker_snapshots
 from .docker_engine import Engine
+from .docker_pool import Pooled
 
 REPOSITORY = "atoll-snapshot"
 _INSIDE = ".atoll"
 _CLEAN_UP = 600.0
 
 
-class CommittedHistory(CopiedHistory):
+class CommittedHistory(CopiedHistory, Pooled):
     """Part of `DockerDriver`. The files are copied while the sandbox stands still, and made an image of afterwards."""
 
     async def create(self, spec: Spec, register: Register, resume: Handle | None = None) -> Handle:
         if spec.snapshot is None or resume is not None:
-            return await self._make(spec, register, resume)
+            ahead = await self._adopt(spec, register) if resume is None else None
+            return ahead or await self._make(spec, register, resume)
         size = spec.resources.disk or DEFAULT_DISK
         async with self._fetched(spec.snapshot, size) as (files, owner):
             return await self._make(spec, register, None, {"files": files, "uid": owner})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import threading
 from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
@@ -15,6 +16,7 @@ from .docker_engine import Engine, Refused
 
 DEFAULT, IMPORTED = "atoll-default", "atoll-image"
 _IMPORT_SECONDS = 600
+_LARGEST_TEXT = 1 << 16
 
 
 class Image(NamedTuple):
@@ -28,6 +30,7 @@ class Image(NamedTuple):
     id: str
     env: tuple[str, ...] = ()
     volumes: tuple[str, ...] = ()
+    checks_health: bool = False
     own: bool = False
 
 
@@ -60,7 +63,8 @@ def _inspect(engine: Engine, reference: str) -> Image | None:
             return None
         raise
     config = found.get("Config") or {}
-    return Image(reference, found["Id"], tuple(config.get("Env") or ()), tuple(config.get("Volumes") or ()))
+    env, volumes = tuple(config.get("Env") or ()), tuple(config.get("Volumes") or ())
+    return Image(reference, found["Id"], env, volumes, checks_health=bool(config.get("Healthcheck")))
 
 
 def _default(engine: Engine, home: str) -> Image:
@@ -121,11 +125,52 @@ def _import(engine: Engine, reference: str, path: str) -> None:
     repository, _, tag = reference.partition(":")
     try:
         with sdk(engine) as client, _as_tar(path) as stream:
-            said = client.import_image_from_stream(stream, repository=repository, tag=tag)
+            said = str(client.import_image_from_stream(stream, repository=repository, tag=tag))
+            if made := re.search("(sha256:)?[0-9a-f]{64}", said):
+                client.tag(made[0], repository, tag)  # Podman imports without
     except (DockerException, OSError) as error:
         raise CreateFailed(f"The engine cannot make an image of {path}: {error}.") from error
-    if '"error"' in str(said):
+    if '"error"' in said:
         raise CreateFailed(f"The engine cannot make an image of {path}: {said}")
+
+
+def passwd(engine: Engine, image: Image, home: str) -> str:
+    """The users of an image, asked for once; empty where it tells none.
+
+    Raises Refused, Unreachable.
+    """
+    path = f"{home}/docker/.passwd/{image.id.rpartition(':')[2]}"
+    with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as file:
+        return file.read()
+    text = "" if image.own else _read(engine, image.id, "/etc/passwd")
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    draft = f"{path}.{os.getpid()}"
+    with open(draft, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.rename(draft, path)
+    return text
+
+
+def _read(engine: Engine, image: str, path: str) -> str:
+    """A small text file of an image, which may be hostile; empty for none."""
+    import io
+    import tarfile
+
+    from docker.errors import DockerException
+
+    with sdk(engine) as client:
+        container = client.create_container(image, ["/"])["Id"]
+        try:
+            stream, _ = client.get_archive(container, path)
+            data = b"".join(piece for piece, _ in zip(stream, range(16), strict=False))
+            with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+                member = tar.next()
+                file = tar.extractfile(member) if member is not None and member.isreg() else None
+                return file.read(_LARGEST_TEXT).decode(errors="replace") if file is not None else ""
+        except (DockerException, tarfile.TarError):
+            return ""
+        finally:
+            client.remove_container(container, force=True, v=True)
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from typing import Any
@@ -14,7 +15,7 @@ from ..engine.steward.lines import guest_command
 from ..engine.steward.wall import FILES
 from ..errors import CreateFailed, InvalidInput, Unsupported
 from ..types import Enforcement, Handle, Spec
-from . import docker_finding, docker_ground, docker_images
+from . import docker_entry, docker_finding, docker_ground, docker_images
 from .docker_container import (
     HOME_LABEL,
     ID_LABEL,
@@ -29,12 +30,14 @@ from .docker_container import (
 )
 from .docker_engine import Engine, Refused, Unreachable
 
-_PLACES = ("work", "home", "tmp")
+_VOID = "void"
 _LENT = "/opt/cloudpickle"
 _LAST_UID = (1 << 31) - 1
 _NOT_A_WORKDIR = frozenset(
     ("bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "opt", "proc", "run", "sbin", "sys", "tmp", "usr")
 )
+# It goes to the guest, with all else that is in an environment, in one message.
+_LONGEST_ENV = 100_000
 _KILLS = {True: "/sys/fs/cgroup/memory.events", False: "/sys/fs/cgroup/memory/memory.oom_control"}
 
 
@@ -44,12 +47,12 @@ def job_for(spec: Spec, box: str, resume: Handle | None, home: str) -> dict[str,
     Raises:
         Unsupported, InvalidInput, WallUnavailable, CreateFailed.
     """
-    _refuse(spec)
+    refuse(spec)
     source = None if spec.source is None else _source(spec.source, home)
     engine = docker_finding.engine()
-    image = _image(engine, spec.image, home)
+    image, bridge, known = _asked(engine, spec, home)
     uid, gid = _user(resume)
-    _furnish(box, uid, gid)
+    _furnish(box, uid, gid, known)
     size = _disk(spec)
     grounded = os.geteuid() == 0
     if not grounded and source is not None and resume is None and spec.snapshot is None:
@@ -61,12 +64,13 @@ def job_for(spec: Spec, box: str, resume: Handle | None, home: str) -> dict[str,
         image=image.id,
         command=_command(spec, image, attached=attached),
         user=f"{uid}:{gid}",
-        binds=[*_written(spec, box, grounded=grounded), *_seen(box, image, home)],
+        binds=[*_written(spec, box, grounded=grounded, attached=attached), *_seen(box, image, home)],
         labels={**spec.labels, ID_LABEL: os.path.basename(box), HOME_LABEL: home},
         network=spec.network,
         resources=spec.resources,
         image_env=image.env,
         volumes=image.volumes,
+        checks_health=image.checks_health,
         runtime=runtime,
         attached=attached,
     )
@@ -84,6 +88,7 @@ def job_for(spec: Spec, box: str, resume: Handle | None, home: str) -> dict[str,
         "disk": size,
         "grounded": grounded,
         "network": spec.network,
+        "bridge": bridge,
         "attached": attached,
         "runtime": runtime,
         "limits": _limits(spec, size),
@@ -99,18 +104,20 @@ def rules(spec: Spec) -> dict[str, Any] | None:
     return to_json(spec.permissions)
 
 
-def _refuse(spec: Spec) -> None:
+def refuse(spec: Spec) -> None:
     """What is asked for by name and cannot be given."""
     wishes = {
         "audit": spec.audit,
         "packages": bool(spec.packages),
-        f"network={spec.network!r}": spec.network == "all",
+        "codebase": spec.codebase is not None,
     }
     for wish, asked in wishes.items():
         if asked:
             raise Unsupported(f"The docker driver cannot honour {wish}.", hint="Leave it out, or use another driver.")
     if os.geteuid() != 0 and (spec.permissions is not None or spec.ignore):
         raise Unsupported("Path permissions in a container need root.", hint="Run as root, or use the jail.")
+    if (size := len(json.dumps(dict(spec.env)))) > _LONGEST_ENV:
+        raise InvalidInput(f"env has {size} bytes as JSON; a container takes {_LONGEST_ENV}. Write a file instead.")
     first = spec.workdir.split("/")[1]
     below_ours = any(spec.workdir.startswith(f"{place}/") for place in ("/home", "/root"))
     if first in _NOT_A_WORKDIR or (below_ours and spec.workdir != layout.HOME_INSIDE):
@@ -150,9 +157,14 @@ def _source(path: str, home: str) -> str:
     return real
 
 
-def _image(engine: Engine, image: str | None, home: str) -> docker_images.Image:
+def _asked(engine: Engine, spec: Spec, home: str) -> tuple[docker_images.Image, str | None, str]:
+    """What the engine has to have: the image, the bridge of a network; and the users that the image knows."""
+    from .docker_networks import bridge
+
     try:
-        return docker_images.find(engine, image, home)
+        image = docker_images.find(engine, spec.image, home)
+        interface = bridge(engine) if spec.network == "all" else None
+        return image, interface, "" if image.own else docker_images.passwd(engine, image, home)
     except Unreachable as error:
         raise error.as_error() from error
     except Refused as error:
@@ -169,15 +181,18 @@ def _user(resume: Handle | None) -> tuple[int, int]:
     return uid, uid
 
 
-def _furnish(box: str, uid: int, gid: int) -> None:
+def _furnish(box: str, uid: int, gid: int, known: str) -> None:
     if os.geteuid() != 0:
-        for name in _PLACES:
+        for name in docker_ground.PLACES:
             os.makedirs(f"{box}/{FILES}/{name}", mode=0o755, exist_ok=True)
-    for name in (LINE, "etc"):
+    for name in (LINE, _VOID, "etc"):
         os.makedirs(f"{box}/{name}", mode=0o755, exist_ok=True)
-    for name, text in accounts("", uid, gid).items():
+    for name, text in accounts(known, uid, gid).items():
         with open(f"{box}/etc/{name}", "w", encoding="utf-8") as file:
             file.write(text)
+    for name, content in docker_entry.files(LINE_INSIDE).items():
+        with open(f"{box}/{LINE}/{name}", "wb") as file:
+            file.write(content)
 
 
 def _copy(source: str, target: str) -> None:
@@ -189,16 +204,14 @@ def _copy(source: str, target: str) -> None:
         raise CreateFailed(f"The source {source} cannot be copied: {error}") from error
 
 
-def _written(spec: Spec, box: str, *, grounded: bool) -> list[Bind]:
-    """What it may write to."""
-    targets = dict(zip(_PLACES, docker_ground.targets(spec.workdir), strict=True))
+def _written(spec: Spec, box: str, *, grounded: bool, attached: bool) -> list[Bind]:
+    """What it may write to. Where root puts it in later, there is nothing at first."""
+    targets = dict(zip(docker_ground.PLACES, docker_ground.targets(spec.workdir), strict=True))
+    if grounded and not attached:
+        return [Bind(f"{box}/{_VOID}", target) for target in targets.values()]
     if not grounded:
         return [Bind(f"{box}/{FILES}/{name}", target, read_only=False) for name, target in targets.items()]
-    top = docker_ground.place(box, docker_ground.TOP)
-    sources = {name: f"{top}/{name}" for name in _PLACES}
-    if spec.source is not None:
-        sources["work"] = docker_ground.place(box, docker_ground.VIEW)
-    return [Bind(sources[name], target, read_only=False) for name, target in targets.items()]
+    return [Bind(docker_ground.place(box, name), target, read_only=False) for name, target in targets.items()]
 
 
 def _seen(box: str, image: docker_images.Image, home: str) -> list[Bind]:
@@ -228,8 +241,10 @@ def _command(spec: Spec, image: docker_images.Image, *, attached: bool) -> list[
         own = f"{layout.HOME_INSIDE}/.local/lib/{os.path.basename(roottree.LIBRARY)}/site-packages"
         config["python_path"] = [*library, own, site]
     line = ("--stream-fds", "0,1") if attached else ("--control-path", f"{LINE_INSIDE}/{LINE}")
-    command = guest_command(roottree.PYTHON, roottree.GUEST, line, config)
-    return command if image.own else [*roottree.alone_command(), *command[1:]]
+    python, *command = guest_command(roottree.PYTHON, roottree.GUEST, line, config)
+    if not attached:
+        command.insert(command.index("-S") + 1, f"{LINE_INSIDE}/{docker_entry.ENTER}")
+    return [python, *command] if image.own else [*roottree.alone_command(), *command]
 
 
 def _limits(spec: Spec, size: int | None) -> dict[str, Enforcement]:

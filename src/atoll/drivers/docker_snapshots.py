@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import binascii
 import contextlib
 import json
 from collections.abc import Mapping
@@ -42,9 +43,14 @@ def find(engine: Engine, name: str) -> Mapping[str, Any]:
     return _manifest((found.get("Config") or {}).get("Labels") or {}, found["Id"])
 
 
+def written(manifest: Mapping[str, Any]) -> str:
+    """What is known of a snapshot, as the text of a label in which nothing has a meaning to anybody."""
+    return binascii.b2a_base64(json.dumps(manifest).encode(), newline=False).decode("ascii")
+
+
 def _manifest(labels: Mapping[str, str], image: str) -> Mapping[str, Any]:
     try:
-        manifest = json.loads(labels[MANIFEST_LABEL])
+        manifest = json.loads(binascii.a2b_base64(labels[MANIFEST_LABEL]))
     except (KeyError, ValueError):
         raise SnapshotNotFound(f"The image {image[:19]} says nothing of a snapshot.") from None
     return {**manifest, "layers": [image]}

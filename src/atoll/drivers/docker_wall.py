@@ -9,20 +9,26 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..engine import holders, inspection, messages, usage
+from ..engine import holders, inspection, kernel, messages, usage
 from ..engine.settings import started_at
 from ..engine.steward.wall import FILES, StartFailed, Wall
 from . import docker_attach
 from .docker_container import LINE, name_of
 from .docker_engine import Engine, Refused, Unreachable
+from .docker_entry import GATE
 from .docker_ground import Ground, targets
+from .docker_networks import separate
+from .docker_orphans import sweep_now_and_then
+from .docker_sources import DISCARD, RULES, STAGE, Sourced
 
 _BIRTH, _LOOK = 60.0, 0.25
 # How long the engine may take to say what became of a container that has ended, and to remove one.
 _STORY, _REMOVAL, _MOMENT = 1.5, 30.0, 0.02
+# So long the processor is left to who has just got a sandbox, before the next one is started ahead.
+_AFTER_YOU = 0.3
 _KILLED = 128 + signal.SIGKILL
 _APART = ("mnt", "pid", "ipc", "uts")
 _CAPABILITIES = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
@@ -31,14 +37,18 @@ WALLS = ("mount namespace", "pid namespace", "ipc namespace", "uts namespace", "
 
 
 class DockerWall(Wall):
+    orders = frozenset((STAGE, DISCARD, RULES))
+
     def __init__(self, box: str, job: Mapping[str, Any]) -> None:
         super().__init__(box, job)
         self._engine = Engine(job["engine"])
         self._name = name_of(box)
         self._first: tuple[int, int] | None = None
         self._ground = Ground(box, job) if job["grounded"] else None
+        self._sourced = Sourced(box, job, self._ground)
 
     def start(self) -> socket.socket:
+        since = time.time()
         try:
             if self._ground is not None:
                 self._ground.lay()
@@ -48,37 +58,85 @@ class DockerWall(Wall):
         finally:
             if self._ground is not None:
                 self._ground.lift()
+        if self.job["bridge"] and os.geteuid() == 0:
+            self._separate(self.job["bridge"])
+        self._sourced.first = self.guest
+        self._sourced.record(since)
         walls = [*WALLS, *(["network namespace"] if self.job["network"] != "host" else [])]
         if self.job["runtime"]:
             walls.insert(0, f"the runtime {self.job['runtime']}")
         self.facts = {"engine": self._engine.path, "container": self._name, "uid": self.job["uid"]}
         self.facts |= {"image": self.job["body"]["Image"], "disk": self.job["disk"]}
-        self.facts |= {"limits": self.job["limits"], "walls": walls, "view": self._recipe()}
+        self.facts |= {
+            "limits": self.job["limits"],
+            "walls": walls,
+            "view": self._ground.recipe if self._ground else None,
+        }
         return control
 
-    def _recipe(self) -> str | None:
-        view = None if self._ground is None else self._ground.view
-        return None if view is None else view.recipe
+    def _separate(self, bridge: str) -> None:
+        try:
+            separate(bridge)
+        except OSError as error:
+            raise StartFailed(
+                f"The sandboxes on a network cannot be kept apart: {error}.", "wall_unavailable"
+            ) from error
+
+    def kept(self, request: Mapping[str, Any]) -> None:
+        """Remove what others have left, and start those ahead who may be wanted next: in a process of its own."""
+        between = os.fork()
+        if between == 0:
+            try:
+                if os.fork() == 0:
+                    kernel.close_from(3, ())
+                    self._do_chores(request)
+            finally:
+                os._exit(0)
+        os.waitpid(between, 0)
+
+    def _do_chores(self, request: Mapping[str, Any]) -> None:
+        if request.get("pool"):
+            time.sleep(_AFTER_YOU)
+            from ..io import BlockingIO
+            from ..policy.spec import spec_from_json
+            from .docker import DockerDriver
+
+            os.environ["DOCKER_HOST"] = f"unix://{self._engine.path}"
+            os.environ["ATOLL_HOME"] = self.job["home"]
+            if self.job["runtime"]:
+                os.environ["ATOLL_DOCKER_RUNTIME"] = self.job["runtime"]
+            DockerDriver(BlockingIO()).top_up(spec_from_json(request["spec"]), int(request["pool"]))
+        sweep_now_and_then(self._engine, self.job["home"])
 
     def _start_connected(self) -> socket.socket:
-        path = f"{self.box}/{LINE}/{LINE}"
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        with messages.listen(path) as listener:
-            try:
-                # The directory is this user's alone, and what is inside has no other way.
-                os.chmod(path, 0o666)  # noqa: S103
-                self._create()
-                self._run()
-                control = self._accepted(listener)
-            finally:
-                os.unlink(path)
+        with self._listening(GATE) as gate, self._listening(LINE) as line:
+            self._create()
+            self._run()
+            with self._accepted(gate) as first:
+                if self._ground is not None:
+                    self._ground.enter(_peer(first))
+                first.send(b"g")
+            control = self._accepted(line)
         try:
             self._look_at(control)
         except BaseException:
             control.close()
             raise
         return control
+
+    @contextlib.contextmanager
+    def _listening(self, name: str) -> Iterator[socket.socket]:
+        """A socket that can be reached from inside for as long as the block lasts."""
+        path = f"{self.box}/{LINE}/{name}"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        with messages.listen(path) as listener:
+            try:
+                # The directory is this user's alone, and what is inside has no other way.
+                os.chmod(path, 0o666)  # noqa: S103
+                yield listener
+            finally:
+                os.unlink(path)
 
     def _start_attached(self) -> socket.socket:
         self._create()
@@ -121,7 +179,7 @@ class DockerWall(Wall):
                 "wall_unavailable",
                 "Set DOCKER_HOST to the socket of an engine on this machine.",
             )
-        return StartFailed(f"The engine does not make the container: {error}.", "create_failed")
+        return StartFailed(f"The engine does not make the container: {error}.", *_fix(str(error)))
 
     def _run(self) -> None:
         try:
@@ -145,14 +203,14 @@ class DockerWall(Wall):
 
     def _look_at(self, control: socket.socket) -> None:
         """That the wall stands, by the kernel's word: an engine may be configured to leave some of it out."""
-        pid, _, _ = struct.unpack("iII", control.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        if pid <= 0:
-            raise StartFailed("The engine runs where its processes cannot be seen from here.", "wall_unavailable")
+        pid = _peer(control)
         self._first = pid, started_at(pid)
         self.guest = pid
         facts = inspection.status(pid)
         missing = [name for name in _CAPABILITIES if int(facts[name], 16)]
         missing += [name for name, value in (("NoNewPrivs", "1"), ("Seccomp", "2")) if facts.get(name) != value]
+        if int(facts.get("Seccomp_filters", 2)) < 2:
+            missing.append("Seccomp_filters")
         if set(facts["Uid"].split()) != {str(self.job["uid"])}:
             missing.append("Uid")
         apart = _APART if self.job["network"] == "host" else (*_APART, "net")
@@ -168,7 +226,11 @@ class DockerWall(Wall):
                 "Check the engine's configuration: seccomp must not be unconfined (`docker info`).",
             )
 
+    def obey(self, request: Mapping[str, Any]) -> tuple[dict[str, Any], Sequence[int]]:
+        return self._sourced.obey(request)
+
     def end(self) -> None:
+        self._sourced.end()
         until = time.monotonic() + _REMOVAL
         while True:
             try:
@@ -227,7 +289,7 @@ class DockerWall(Wall):
             return found
         memory, pids, cpu = (stats.get(name) or {} for name in ("memory_stats", "pids_stats", "cpu_stats"))
         total = (cpu.get("cpu_usage") or {}).get("total_usage")
-        found |= {"memory": memory.get("usage"), "processes": pids.get("current")}
+        found |= {"memory": memory.get("usage"), "processes": None if self.job["attached"] else pids.get("current")}
         found["cpu_seconds"] = None if total is None else total / 1e9
         return found
 
@@ -264,9 +326,19 @@ class DockerWall(Wall):
         return f"its first process ended with {state.get('ExitCode')}"
 
 
+def _peer(line: socket.socket) -> int:
+    """Who is at the other end. Raises StartFailed."""
+    pid, _, _ = struct.unpack("iII", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    if pid <= 0:
+        raise StartFailed("The engine runs where its processes cannot be seen from here.", "wall_unavailable")
+    return int(pid)
+
+
 def _fix(message: str) -> tuple[str, str | None]:
-    if "no space left" in message:
+    """What kind of failure the engine tells of, and what to do about it."""
+    told = message.lower()
+    if "no space left" in told:
         return "create_failed", "The engine's disk is full. Run: docker system prune"
-    if "unknown or invalid runtime" in message.lower() or ("runtime" in message and "not found" in message):
-        return "wall_unavailable", "Add the runtime to the engine's daemon.json, or unset ATOLL_DOCKER_RUNTIME."
+    if "unknown runtime" in told or "invalid runtime" in told or "runtime not found" in told:
+        return "wall_unavailable", "Add the runtime to the engine's daemon.json, or run: unset ATOLL_DOCKER_RUNTIME"
     return "create_failed", None

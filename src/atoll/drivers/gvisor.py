@@ -8,10 +8,10 @@ from typing import Any
 from ..engine import disk, layout, roottree
 from ..engine.launch import cloudpickle_directory
 from ..engine.limits import DEFAULT_DISK
-from ..engine.steward.client import StewardDriver
+from ..engine.steward.history import CopiedHistory
 from ..engine.steward.lines import guest_command
 from ..engine.steward.wall import FILES
-from ..errors import InvalidInput, Unsupported, WallUnavailable
+from ..errors import InvalidInput, Unsupported
 from ..home import state_dir
 from ..types import Capability, Handle, Layer, Spec
 from . import gvisor_runtime
@@ -19,7 +19,7 @@ from . import gvisor_runtime
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-class GVisorDriver(StewardDriver):
+class GVisorDriver(CopiedHistory):
     name = "gvisor"
     summary = "a kernel of its own for each sandbox: gVisor's runsc on this machine"
     isolation = "kernel"
@@ -37,6 +37,8 @@ class GVisorDriver(StewardDriver):
             Capability.PAUSE,
             Capability.STOP,
             Capability.METRICS,
+            Capability.SNAPSHOT,
+            Capability.FORK,
         }
     )
     wall = "atoll.drivers.gvisor_wall:GVisorWall"
@@ -50,9 +52,7 @@ class GVisorDriver(StewardDriver):
         user = 0 if rootless else layout.USER
         root = roottree.build(home)
         limits = spec.resources
-        has_disk = not rootless and disk.available()
-        config = _config(spec, rootless)
-        command = guest_command(roottree.PYTHON, roottree.GUEST, ("--stream-fds", "0,1"), config)
+        command = guest_command(roottree.PYTHON, roottree.GUEST, ("--stream-fds", "0,1"), _config(spec), "begin.py")
         return {
             "runsc": runtime.path,
             "version": runtime.version,
@@ -61,43 +61,55 @@ class GVisorDriver(StewardDriver):
             "rootless": rootless,
             "uid": user,
             "workdir": spec.workdir,
-            "source": None if spec.source is None else _source(spec.source, home),
+            # A snapshot has its own workspace.
+            "source": _source(spec.source, home) if spec.source and spec.snapshot is None else None,
             "places": _places(spec, box, root, busybox=runtime.needs_busybox),
             "command": [*command, "--descend", f"{user},{user},{limits.pids}"],
+            "env": _environment(spec, rootless=rootless),
             "memory": limits.memory,
             "pids": limits.pids,
             "cpu": limits.cpu,
-            "disk": (limits.disk or DEFAULT_DISK) if has_disk else None,
+            "disk": limits.disk or DEFAULT_DISK,
+            "kernel_disk": not rootless and disk.available(),
+            "strict": spec.strict,
             "disks": f"{home}/{self.name}/disks",
         }
 
+    def sweep(self, handle: Handle, box: str) -> None:
+        from ..engine.steward import bounds
+        from . import gvisor_sweep
+
+        bounds.sweep(os.path.basename(box))
+        gvisor_sweep.end_strays(box)
+
     async def health(self) -> list[Layer]:
-        try:
-            runtime = await self.io.in_thread(gvisor_runtime.find)
-        except WallUnavailable as error:
-            return [Layer("runsc", ready=False, detail=str(error), fix=error.hint)]
-        return [Layer("runsc", ready=True, detail=f"{runtime.path}, gVisor {runtime.version}")]
+        from . import gvisor_health
+
+        return await self.io.in_thread(gvisor_health.layers)
 
 
-def _config(spec: Spec, rootless: bool) -> dict[str, Any]:
-    """Of the guest."""
+def _environment(spec: Spec, *, rootless: bool) -> dict[str, str]:
+    """Of everything in the sandbox. It is not told on a command line, where all could read it."""
     name = "root" if rootless else layout.USER_NAME
-    env = {
+    return {
         "PATH": f"{layout.HOME_INSIDE}/.local/bin:{_PATH}",
         "HOME": layout.HOME_INSIDE,
         "USER": name,
         "LOGNAME": name,
         "SHELL": "/bin/sh",
         "LANG": "C.UTF-8",
-        "TMPDIR": "/tmp",
+        "TMPDIR": "/tmp",  # noqa: S108 - the sandbox's own
         **({"TAR_OPTIONS": "--no-same-owner"} if rootless else {}),
         **spec.env,
     }
+
+
+def _config(spec: Spec) -> dict[str, Any]:
+    """Of the guest."""
     version = os.path.basename(roottree.LIBRARY)
     *library, site = roottree.PYTHON_PATH
     return {
         "workdir": spec.workdir,
-        "env": env,
         "home": layout.HOME_INSIDE,
         "python": roottree.PYTHON,
         "python_path": [*library, f"{layout.HOME_INSIDE}/.local/lib/{version}/site-packages", site],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 _NAMESPACES = ("pid", "network", "ipc", "uts", "mount")
@@ -11,7 +11,7 @@ _SETS = ("bounding", "effective", "inheritable", "permitted", "ambient")
 FIRST_STEPS = ("CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", "CAP_DAC_OVERRIDE")
 _HOST_NAME = "atoll"
 _OPEN_FILES = 65536
-_SHARED_MEMORY = {"destination": "/dev/shm", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "nodev"]}
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the sandbox's own
 
 
 class Place(NamedTuple):
@@ -26,8 +26,11 @@ class Place(NamedTuple):
         return {"destination": self.inside, "type": "bind", "source": self.source, "options": options}
 
 
-def config(root: str, command: Sequence[str], places: Sequence[Place], env: Mapping[str, str]) -> dict[str, Any]:
-    """The bundle's config.json: a read-only root, some places, and one program that is root for its first steps."""
+def config(root: str, command: Sequence[str], places: Sequence[Place], largest: int) -> dict[str, Any]:
+    """The bundle's config.json: a read-only root, some places, and one program that is root for its first steps.
+
+    `largest` is how large a single file may become.
+    """
     return {
         "ociVersion": "1.0.2",
         "hostname": _HOST_NAME,
@@ -36,12 +39,13 @@ def config(root: str, command: Sequence[str], places: Sequence[Place], env: Mapp
             "terminal": False,
             "user": {"uid": 0, "gid": 0},
             "args": list(command),
-            "env": [f"{name}={value}" for name, value in env.items()],
+            "env": ["PATH=/usr/bin:/bin"],
             "cwd": "/",
             "capabilities": {name: list(FIRST_STEPS) for name in _SETS},
             "rlimits": [
                 {"type": "RLIMIT_NOFILE", "hard": _OPEN_FILES, "soft": _OPEN_FILES},
                 {"type": "RLIMIT_CORE", "hard": 0, "soft": 0},
+                {"type": "RLIMIT_FSIZE", "hard": largest, "soft": largest},
             ],
             "noNewPrivileges": True,
         },
@@ -49,7 +53,7 @@ def config(root: str, command: Sequence[str], places: Sequence[Place], env: Mapp
             {"destination": "/proc", "type": "proc", "source": "proc"},
             {"destination": "/dev", "type": "tmpfs", "source": "tmpfs"},
             {"destination": "/sys", "type": "sysfs", "source": "sysfs", "options": ["ro", "nosuid", "noexec", "nodev"]},
-            _SHARED_MEMORY,
+            {"destination": _SHARED_MEMORY, "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "nodev"]},
             *(place.mount() for place in places),
         ],
         "linux": {"namespaces": [{"type": name} for name in _NAMESPACES]},

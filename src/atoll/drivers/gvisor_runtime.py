@@ -15,7 +15,7 @@ _NEWER = "Install a newer one: https://gvisor.dev/docs/user_guide/install/"
 PLATFORM = "ATOLL_GVISOR_PLATFORM"
 _OWN = "ATOLL_RUNSC"
 _PLACES = ("/usr/local/bin", "/usr/bin", "/usr/local/sbin", "/usr/sbin", "/bin")
-# The best first. kvm is for bare metal: in a virtual machine it is slow, or hangs. ptrace is slow, and works everywhere.
+# The best first. kvm is for bare metal: in a virtual machine it is slow, or hangs. ptrace is slow and works anywhere.
 _PLATFORMS = ("systrap", "kvm", "ptrace")
 OLDEST = 20221219
 # Since then it takes what `ls` and `stat` of coreutils 9 ask for.

@@ -12,26 +12,24 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from ..engine import cgroups, kernel, messages, usage
+from ..engine import kernel, messages, usage
 from ..engine.copying import copy_tree
+from ..engine.holders import Holder
 from ..engine.removal import remove_tree
-from ..engine.steward import tree
+from ..engine.steward import asking, tree
 from ..engine.steward.lines import switchboard
 from ..engine.steward.storage import Storage
 from ..engine.steward.wall import FILES, StartFailed, Wall
 from . import gvisor_bundle
 from .gvisor_bundle import Place
+from .gvisor_limits import FULL_MEMORY, Limits
 
 _PATIENCE, _ANSWER = 60.0, 20.0
 _PIPE = 1 << 20
 _SET_PIPE_SIZE = 1031
 _SET_PARENT_DEATH_SIGNAL = 1
-# What gVisor itself takes beside the memory of the sandbox, and what may be filled before the guest has looked.
-_OVERHEAD = 192 << 20
-# Threads of the host that gVisor has for a process of the sandbox, and for itself.
-_TASKS_EACH, _TASKS_OWN = 24, 512
 _ENOUGH_SAID = 4096
-_LAST_MOMENT = 2.0
+_MOMENT, _LAST_MOMENT = 1.0, 2.0
 
 
 class GVisorWall(Wall):
@@ -41,13 +39,17 @@ class GVisorWall(Wall):
         super().__init__(box, job)
         tree.adopt_orphans()
         self._name = os.path.basename(box)
-        self._group: cgroups.Group | None = None
+        self._limits = Limits(box, job)
         self._said = -1
         self._frozen = False
-        self._storage = None if job["rootless"] else Storage(box, job["disk"], job["disks"])
+        self._control: socket.socket | None = None
+        self._writers: list[Holder] = []
+        self._condemned: list[int] = []
+        size = job["disk"] if job["kernel_disk"] else None
+        self._storage = None if job["rootless"] else Storage(box, size, job["disks"])
 
     def start(self) -> socket.socket:
-        self._bound()
+        self._limits.begin()
         if self._storage is not None:
             self._storage.open()
         self._furnish()
@@ -55,18 +57,10 @@ class GVisorWall(Wall):
         reader, writer = self._run()
         control = switchboard(reader, writer)
         self._await_guest(control)
-        self.facts = {"limits": self._enforcement(), "walls": self._walls(), "uid": self.job["uid"]}
+        self._control = control
+        self._limits.slow_down()
+        self.facts = {"limits": self._limits.enforcement, "walls": self._walls(), "uid": self.job["uid"]}
         return control
-
-    def _bound(self) -> None:
-        hierarchy = cgroups.find()
-        if hierarchy is None:
-            return
-        group = cgroups.Group(hierarchy, self._name)
-        group.make()
-        self._group = group
-        tasks = self.job["pids"] * _TASKS_EACH + _TASKS_OWN
-        group.limit(self.job["memory"] + self.job["memory"] // 4 + _OVERHEAD, tasks, None)
 
     def _furnish(self) -> None:
         """The writable places, and a copy of the source as the workspace."""
@@ -78,7 +72,8 @@ class GVisorWall(Wall):
                 self._copy(self.job["source"], place.source)
                 continue
             os.mkdir(place.source, 0o755)
-            os.chown(place.source, user, user)
+            if not self.job["rootless"]:
+                os.chown(place.source, user, user)
 
     def _copy(self, source: str, target: str) -> None:
         try:
@@ -92,7 +87,7 @@ class GVisorWall(Wall):
         return [Place(*place) for place in self.job["places"]]
 
     def _write_bundle(self) -> None:
-        bundle = gvisor_bundle.config(self.job["root"], self.job["command"], self._places(), {"PATH": os.defpath})
+        bundle = gvisor_bundle.config(self.job["root"], self.job["command"], self._places(), self.job["disk"])
         for name in ("bundle", "runsc"):
             # That of the time before is nobody's any more.
             remove_tree(f"{self.box}/{name}")
@@ -125,8 +120,7 @@ class GVisorWall(Wall):
         """In the child: bounded, bound to the steward's life, and with nothing else open."""
         try:
             kernel.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-            if self._group is not None:
-                self._group.add(os.getpid())
+            self._limits.enter()
             for fd, source in enumerate(stdio):
                 os.dup2(source, fd)
             kernel.close_from(3)
@@ -147,9 +141,6 @@ class GVisorWall(Wall):
             answer = {}
         if not answer.get("serving"):
             raise StartFailed(f"gVisor did not start the sandbox: {self._last_words() or 'it does not say why'}.")
-        if self._group is not None and self.job["cpu"] is not None:
-            # From here on, so that the start does not take the longer the less it may use.
-            self._group.limit_cpu(self.job["cpu"])
 
     def _last_words(self) -> str:
         """What runsc has written to its standard error."""
@@ -160,50 +151,67 @@ class GVisorWall(Wall):
             return ""
         return " ".join(words.decode(errors="replace").split())[-1000:].rstrip(".")
 
-    def _enforcement(self) -> dict[str, str]:
-        held = self._group is not None
-        return {
-            "memory": "kernel" if held else "polled",
-            "pids": "kernel",
-            "cpu": "kernel" if self.job["cpu"] is not None else "none",
-            "disk": "kernel" if self.job["disk"] else "none",
-        }
-
     def _walls(self) -> list[str]:
         layers = [f"gVisor {self.job['version']} ({self.job['platform']})", "no capabilities", "no_new_privs"]
-        return [*layers, *(["control group"] if self._group is not None else [])]
+        return [*layers, *(["control group"] if self._limits.group is not None else [])]
 
     def end(self) -> None:
-        if self._group is not None:
-            with contextlib.suppress(OSError):
-                self._group.freeze(False)
-            self._group.kill()
+        if self._frozen and self._limits.group is not None:
+            with contextlib.suppress(OSError):  # the dying go on dying
+                self._limits.group.freeze(False)
+        self._frozen = False
+        self._limits.end()
         tree.kill_all(os.getpid())
-        if self._group is not None:
-            self._group.remove()
+        self._limits.remove()
+        self._control = None
         if self._storage is not None:
             self._storage.close()
 
+    def tend(self, now: float) -> float:
+        return float("inf") if self._frozen or self._control is None else self._limits.look()
+
     def pause(self) -> None:
-        if self._group is not None:
-            self._group.freeze(True)
+        # Only the guest can tell, and only while it runs: gVisor keeps files open that nobody has open inside.
+        self._writers = self._told_writers()
+        if self._limits.group is not None:
+            self._limits.group.freeze(True)
         else:
             self._ask("pause")
         self._frozen = True
 
     def resume(self) -> None:
-        if self._group is not None:
-            self._group.freeze(False)
+        if self._limits.group is not None:
+            self._limits.group.freeze(False)
         else:
             self._ask("resume")
         self._frozen = False
+        condemned, self._condemned = self._condemned, []
+        for pid in condemned:
+            with contextlib.suppress(OSError):  # it was faster
+                self._ask("kill", f"-pid={pid}", after=("KILL",))
 
-    def _ask(self, *command: str) -> str:
+    def _told_writers(self) -> list[Holder]:
+        if self._control is None:
+            return []
+        places = [place.inside for place in self._places() if place.writable]
+        told = asking.ask(self._control, {"op": "writers", "places": places}, _MOMENT).get("writers")
+        found = []
+        for each in told if isinstance(told, list) else []:
+            with contextlib.suppress(KeyError, TypeError, ValueError):
+                found.append(Holder(int(each["pid"]), 0, str(each["command"])[:80], str(each["path"])[:4096]))
+        return found
+
+    def writers(self) -> list[Holder]:
+        return self._writers
+
+    def end_writer(self, writer: Holder) -> None:
+        self._condemned.append(writer.pid)
+
+    def _ask(self, *command: str, after: tuple[str, ...] = ()) -> str:
         """One more call of runsc for this sandbox; what it answers. Raises OSError."""
+        call = self._call(*command, self._name, *after)
         try:
-            done = subprocess.run(
-                self._call(*command, self._name), capture_output=True, text=True, timeout=_ANSWER, check=False
-            )
+            done = subprocess.run(call, capture_output=True, text=True, timeout=_ANSWER, check=False)
         except subprocess.TimeoutExpired as error:
             raise OSError(f"runsc {command[0]} does not answer") from error
         if done.returncode != 0:
@@ -211,11 +219,9 @@ class GVisorWall(Wall):
         return done.stdout
 
     def usage(self) -> dict[str, Any]:
-        pids = tree.descendants(os.getpid())
-        memory = usage.memory(pids) if self._group is None else self._group.memory_used()
         return {
-            "memory": memory,
-            "cpu_seconds": usage.cpu_seconds(pids),
+            "memory": self._limits.memory(),
+            "cpu_seconds": usage.cpu_seconds(tree.descendants(os.getpid())),
             "processes": self._processes(),
             "disk": usage.disk(f"{self.box}/{FILES}") if self._storage is None else self._storage.used(),
         }
@@ -231,6 +237,8 @@ class GVisorWall(Wall):
 
     def epitaph(self) -> str | None:
         """How runsc has ended, which nobody has told it to."""
+        if self._limits.broken:
+            return self._limits.broken
         watch = os.pidfd_open(self.guest)
         try:
             if not select.select([watch], [], [], _LAST_MOMENT)[0]:
@@ -238,18 +246,11 @@ class GVisorWall(Wall):
         finally:
             os.close(watch)
         _, status = os.waitpid(self.guest, 0)
-        if self._out_of_memory():
-            return "its memory was full and the kernel killed it"
+        if self._limits.out_of_memory():
+            return f"{FULL_MEMORY}, and the kernel killed it"
         if os.WIFSIGNALED(status):
             return f"signal {os.WTERMSIG(status)} ended runsc"
         return f"runsc ended with {os.WEXITSTATUS(status)}: {self._last_words() or 'its guest has ended'}"
-
-    def _out_of_memory(self) -> bool:
-        kills = -1 if self._group is None else self._group.open_kills()
-        if kills < 0:
-            return False
-        with open(kills, encoding="ascii") as file:
-            return any(line.split()[0] == "oom_kill" and int(line.split()[1]) > 0 for line in file if line.strip())
 
 
 def _set_pipe_size(fd: int) -> None:

@@ -1,135 +1,17 @@
 """No wall, and quick: trusted code in processes of its own on this machine, with limits and a clean environment.
 
-A loop, a crash or a full memory in it harms nobody else. It is no security boundary: what runs in it has all the rights
-of who made it, on this machine's files, processes and network.
+A loop, a crash or a full memory in it harms nobody else. It is no security boundary.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import sys
-from typing import Any
-
-from ..engine.steward.client import StewardDriver
-from ..engine.steward.wall import FILES
-from ..errors import CreateFailed, Unsupported
-from ..types import Capability, Handle, Layer, Spec
-
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_MARK = "ATOLL_SANDBOX"
+from ..engine.steward.history import CopiedHistory
+from ..engine.steward.unwalled import UnwalledDriver
+from ..types import Capability
 
 
-class InprocessDriver(StewardDriver):
+class InprocessDriver(CopiedHistory, UnwalledDriver):
     name = "inprocess"
     summary = "no wall, quick: code that you trust, in its own process with limits; no security boundary"
-    capabilities = frozenset(
-        {
-            Capability.COMMANDS,
-            Capability.CODE,
-            Capability.PTY,
-            Capability.WATCH,
-            Capability.NETWORK_HOST,
-            Capability.LIMITS,
-            Capability.LIFETIME,
-            Capability.SOURCE,
-            Capability.PAUSE,
-            Capability.STOP,
-            Capability.METRICS,
-        }
-    )
-    wall = "atoll.engine.steward.forked:ForkedWall"
-    warm = True
-
-    def prepare(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
-        _refuse(spec)
-        root = f"{box}/{FILES}"
-        if resume is None:
-            _furnish(root, spec)
-        return {"config": _config(spec, box, root), "limits": {**spec.resources._asdict(), "strict": spec.strict}}
-
-    def sweep(self, handle: Handle, box: str) -> None:
-        from ..engine.steward import bounds
-
-        bounds.sweep(os.path.basename(box))
-        _kill_marked(os.path.basename(box))
-
-    async def health(self) -> list[Layer]:
-        from ..engine import cgroups
-
-        held = cgroups.find()
-        return [
-            Layer("guest", ready=True, detail=f"a fork of {sys.executable}"),
-            Layer(
-                "limits",
-                ready=held is not None,
-                detail="held by control groups" if held else "looked after by polling, for want of a control group",
-                fix=None if held else "run as root, or: sudo systemctl set-property user@$(id -u).service Delegate=yes",
-                required=False,
-            ),
-            Layer("wall", ready=False, detail="none, on purpose: for code that you trust", required=False),
-        ]
-
-
-def _config(spec: Spec, box: str, root: str) -> dict[str, Any]:
-    """Of the guest: this Python with all that it can import, and nothing of this process's environment."""
-    env = {
-        "PATH": f"{os.path.dirname(sys.executable)}:{_PATH}",
-        "LANG": "C.UTF-8",
-        "TMPDIR": os.path.join(root, "tmp"),
-        _MARK: os.path.basename(box),
-        **spec.env,
-    }
-    return {
-        "workdir": spec.workdir,
-        "root": root,
-        "home": root + spec.workdir,
-        "env": env,
-        "python": sys.executable,
-        "python_path": [place for place in sys.path if os.path.isabs(place)],
-        "state": f"{box}/state",
-    }
-
-
-def _refuse(spec: Spec) -> None:
-    """What is asked for by name and cannot be given. The default network is let pass: nothing here says "wall"."""
-    wishes = {
-        "image": spec.image is not None,
-        "audit": spec.audit,
-        f"network={spec.network!r}": spec.network == "all",
-        "packages": bool(spec.packages),
-    }
-    for wish, asked in wishes.items():
-        if asked:
-            raise Unsupported(
-                f"The inprocess driver has no wall and cannot honour {wish}.",
-                hint="Leave it out, or use another driver; `atoll providers` lists them.",
-            )
-
-
-def _furnish(root: str, spec: Spec) -> None:
-    """The directory of a new sandbox, with a copy of the source in its workspace."""
-    workspace = root + spec.workdir
-    os.makedirs(os.path.join(root, "tmp"), mode=0o700)
-    if spec.source is None:
-        os.makedirs(workspace, exist_ok=True)
-        return
-    import shutil
-
-    try:
-        shutil.copytree(spec.source, workspace, symlinks=True, dirs_exist_ok=True)
-    except (OSError, shutil.Error) as error:
-        raise CreateFailed(f"The source {spec.source} cannot be copied: {error}") from error
-
-
-def _kill_marked(name: str) -> None:
-    """Kill what a guest and a steward have left that were killed both at once. Nothing holds it but its environment."""
-    wanted = f"{_MARK}={name}".encode()
-    for entry in os.listdir("/proc"):
-        with contextlib.suppress(OSError):
-            if entry.isdigit():
-                with open(f"/proc/{entry}/environ", "rb") as file:
-                    marked = wanted in file.read().split(b"\0")
-                if marked:
-                    os.kill(int(entry), signal.SIGKILL)
+    isolation = "process"
+    capabilities = UnwalledDriver.capabilities | {Capability.STOP, Capability.SNAPSHOT, Capability.FORK}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +27,7 @@ _FINALIZER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _EPOCH = ctypes.CFUNCTYPE(
     ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64), ctypes.c_void_p
 )
-_define = _ffi.dll["wasmtime_linker_define_func_unchecked"]
+_define: Any = _ffi.dll["wasmtime_linker_define_func_unchecked"]
 _define.restype = ctypes.c_void_p
 _define.argtypes = (
     ctypes.c_void_p,
@@ -41,10 +40,13 @@ _define.argtypes = (
     ctypes.c_void_p,
     _FINALIZER,
 )
-_on_epoch = _ffi.dll["wasmtime_store_epoch_deadline_callback"]
+_on_epoch: Any = _ffi.dll["wasmtime_store_epoch_deadline_callback"]
 _on_epoch.restype = None
 _on_epoch.argtypes = (ctypes.c_void_p, _EPOCH, ctypes.c_void_p, _FINALIZER)
 _SLOT = 16
+_REASON = 200
+# How a process exits whose host code is wrong: the instance must not go on with what it did not do.
+_MISTAKE = 71
 # What Python says to its own imports beside WASI: there is nobody.
 _NOBODY = 0xFFFFFFFF
 
@@ -61,6 +63,18 @@ def make_engine() -> wasmtime.Engine:
     return wasmtime.Engine(config)
 
 
+def compile_file(binary: str, into: str) -> None:
+    """Compile a module, and write what comes out to a file."""
+    module = wasmtime.Module.from_file(make_engine(), binary)
+    with open(into, "wb") as file:
+        file.write(module.serialize())
+
+
+def load(engine: wasmtime.Engine, path: str) -> wasmtime.Module:
+    """What `compile_file` has written, which must be trusted. Its pages are shared by all who load it."""
+    return wasmtime.Module.deserialize_file(engine, path)
+
+
 class Instance:
     """One instance of a module, whose imports are served by a `Wasi`.
 
@@ -68,7 +82,9 @@ class Instance:
         on_epoch: called in the instance's own thread soon after `stir`.
     """
 
-    def __init__(self, engine: wasmtime.Engine, module: wasmtime.Module, wasi: Wasi, on_epoch: Callable[[], None]):
+    def __init__(
+        self, engine: wasmtime.Engine, module: wasmtime.Module, wasi: Wasi, on_epoch: Callable[[], None]
+    ) -> None:
         self._engine = engine
         self._store = wasmtime.Store(engine)
         self._linker = wasmtime.Linker(engine)
@@ -77,8 +93,9 @@ class Instance:
             self._serve(wanted, wasi)
         self._watch(on_epoch)
         self._instance = self._linker.instantiate(self._store, module)
-        self._exports = self._instance.exports(self._store)
-        self._raw_memory = self._exports["memory"]
+        exports: Any = self._instance.exports(self._store)
+        self._exports = exports
+        self._raw_memory = exports["memory"]
         self.memory = wasi.memory = Memory(self._place)
         if "_initialize" in self._exports:
             self._exports["_initialize"](self._store)
@@ -149,8 +166,11 @@ def _called(
                 number = function(*(value & mask for value, mask in zip(values, masks, strict=True))) or 0
         except OSError as error:
             number = abi.number_of(error)
-        except BaseException:  # noqa: BLE001 - nothing may pass through wasmtime; what this is, is not known
-            _give_up()
+        except (ValueError, OverflowError):  # a name with a NUL, a time before all times
+            number = abi.INVAL
+        except BaseException as error:  # noqa: BLE001 - nothing may pass through wasmtime; what this is, is not known
+            explain(error)
+            os._exit(_MISTAKE)
         if answers:
             ctypes.c_uint64.from_address(slots).value = number
         return 0
@@ -158,9 +178,10 @@ def _called(
     return call
 
 
-def _give_up() -> None:
-    """A mistake in the host's own code: the instance must not go on with what it did not do."""
-    import traceback
-
-    traceback.print_exc(file=sys.stderr)
-    os._exit(70)
+def explain(error: BaseException) -> None:
+    """Say in the context's own stderr why it ends; nothing of the host is told there."""
+    if isinstance(error, wasmtime.Trap):
+        reason = error.message.strip().splitlines()[-1].strip()
+    else:
+        reason = f"{type(error).__name__} in its host"
+    os.write(2, f"WebAssembly stopped: {reason[:_REASON]}\n".encode())

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from . import wasm_abi as abi
 
 _BIGGEST = 1 << 30
+_MOST_PIECES = 1024
 
 
 class Memory:
@@ -53,6 +54,8 @@ class Memory:
 
     def vectors(self, start: int, count: int) -> list[memoryview]:
         """The pieces that a list of addresses and lengths names; all of them together are no more than a gigabyte."""
+        if count > _MOST_PIECES:
+            raise abi.failure(errno.EINVAL)
         table = self.read(start, count * abi.IOVEC.size)
         pieces = [self.view(*entry) for entry in abi.IOVEC.iter_unpack(table)]
         if sum(len(piece) for piece in pieces) > _BIGGEST:

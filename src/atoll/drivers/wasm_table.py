@@ -8,11 +8,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from typing import Self
 
 from ..guest.paths import BENEATH, IN_ROOT, open_below
 from . import wasm_abi as abi
 
 MOST_OPEN = 512
+NULL = -2
 _FIRST = 3
 _PATH_LIMIT = 4096
 _PARENT = os.O_PATH | os.O_DIRECTORY
@@ -22,7 +24,7 @@ class Opened:
     """One open file.
 
     Args:
-        fd: the host's descriptor; -1 for what is served otherwise.
+        fd: the host's descriptor; -1 for what is served otherwise, and NULL for /dev/null.
         kind: as WASI numbers it.
         guest_path: of a directory that the instance begins with, how it calls it.
     """
@@ -40,7 +42,7 @@ class Opened:
     def real(self) -> int:
         """The descriptor. Raises OSError where there is none."""
         if self.fd < 0:
-            raise abi.failure(errno.ENOTSUP)
+            raise abi.failure(errno.ENOTSUP if self.guest_path is None else errno.ENOENT)
         return self.fd
 
     def regular(self) -> int:
@@ -64,14 +66,17 @@ class Table:
     def put(self, number: int, opened: Opened) -> None:
         self._opened[number] = opened
 
-    def begin_with(self, guest_path: str, fd: int, *, writable: bool) -> None:
-        """A directory that the instance finds open."""
-        self._opened[self._free()] = Opened(fd, abi.DIRECTORY, writable=writable, guest_path=guest_path.encode())
+    def begin_with(self, guest_path: str, *, writable: bool) -> None:
+        """A directory that the instance finds open. It remembers them all: what is behind one is given later."""
+        self._opened[self._free()] = Opened(-1, abi.DIRECTORY, writable=writable, guest_path=guest_path.encode())
 
-    def forget_directories(self) -> None:
-        """What it has found open so far is not there any more; the numbers are free again."""
-        for number in [number for number, each in self._opened.items() if each.guest_path is not None]:
-            self._close(self._opened.pop(number))
+    def give(self, guest_path: str, fd: int) -> None:
+        """What is behind one of them from now on; -1 for nothing."""
+        name = guest_path.encode()
+        for opened in self._opened.values():
+            if opened.guest_path == name:
+                self._close(opened)
+                opened.fd = fd
 
     def get(self, number: int) -> Opened:
         try:
@@ -90,9 +95,8 @@ class Table:
 
     def close(self, number: int) -> None:
         opened = self.get(number)
-        if opened.guest_path is not None or opened.fd < 0 or number < _FIRST:
-            return  # what it has begun with stays
-        self._close(self._opened.pop(number))
+        if opened.guest_path is None and opened.fd != -1 and number >= _FIRST:
+            self._close(self._opened.pop(number))  # what it has begun with stays
 
     def _close(self, opened: Opened) -> None:
         if opened.fd > 2:
@@ -142,7 +146,7 @@ class Parent:
             raise abi.failure(errno.EINVAL)
         self.fd = open_at(directory, above or (b"/" if path.startswith(b"/") else b"."), _PARENT)
 
-    def __enter__(self) -> Parent:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_story: object) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from . import wasm_abi as abi
 from .wasm_files import Files
-from .wasm_table import Opened, Table
+from .wasm_table import NULL, Opened, Table
 
 PORTAL = 100
 """The number of the open file by which an instance talks with its host."""
@@ -35,6 +35,7 @@ class Wasi(Files):
         hears: takes what is written to the portal.
         says: what is to be read from it, at most so many bytes; it may wait.
         wake: a descriptor that is readable when a wait is to end early; -1 where nobody does that.
+        is_interrupted: whether a wait is not to begin at all.
     """
 
     def __init__(self, table: Table, arguments: list[str]) -> None:
@@ -43,7 +44,8 @@ class Wasi(Files):
         self.hears: Callable[[memoryview], None] | None = None
         self.says: Callable[[int], bytes] | None = None
         self.wake = -1
-        table.put(0, Opened(-1, abi.CHARACTER_DEVICE, writable=False))
+        self.is_interrupted: Callable[[], bool] = lambda: False
+        table.put(0, Opened(NULL, abi.CHARACTER_DEVICE, writable=False))
         table.put(1, Opened(1, abi.CHARACTER_DEVICE))
         table.put(2, Opened(2, abi.CHARACTER_DEVICE))
         table.put(PORTAL, Opened(-1, abi.CHARACTER_DEVICE))
@@ -93,8 +95,6 @@ class Wasi(Files):
             data = self.says(len(piece))
             piece[: len(data)] = data
             self.memory.put_size(read, len(data))
-        elif fd == 0:
-            self.memory.put_size(read, 0)
         else:
             super().fd_read(fd, vectors, count, read)
 
@@ -123,8 +123,17 @@ class Wasi(Files):
     def _wait(self, seconds: float) -> None:
         if self.wake < 0:
             time.sleep(seconds)
-        elif select.select([self.wake], [], [], seconds)[0]:
+            return
+        # In this order: who interrupts first sees to `is_interrupted`, and then to `wake`.
+        self._forget_wake()
+        if not self.is_interrupted() and select.select([self.wake], [], [], seconds)[0]:
+            self._forget_wake()
+
+    def _forget_wake(self) -> None:
+        try:
             os.read(self.wake, 1 << 12)
+        except BlockingIOError:
+            pass
 
 
 def _clock(number: int) -> int:

@@ -1,9 +1,9 @@
 """Landlock: a second file wall, independent of the mounts, that survives a mistake in them.
 
 Beneath the places that it is told, everything may be done that the mounts allow; elsewhere only reading and
-executing. For good, nobody behind it changes a mount or traces who is not. Where the kernel can, and all of a sandbox
-is behind one such wall, abstract sockets and signals of processes outside are out of reach too; where it is not,
-namespaces alone see to that.
+executing, or nothing. For good, nobody behind it changes a mount or traces who is not. Where the kernel can, and all of
+a sandbox is behind one such wall, abstract sockets and signals of processes outside are out of reach too; where it is
+not, namespaces alone see to that.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def ruleset(abi: int, *, scoped: bool) -> bytes:
     return struct.pack("=QQQ", _RIGHTS[min(abi, len(_RIGHTS) - 1)], 0, scope)[:size]
 
 
-def rules(abi: int, writable: tuple[str, ...]) -> list[tuple[str, int]]:
+def rules(abi: int, writable: tuple[str, ...], readable: tuple[str, ...] = EVERYWHERE) -> list[tuple[str, int]]:
     """Paths, and what may be done beneath each."""
     rights = _RIGHTS[min(abi, len(_RIGHTS) - 1)]
-    return [("/", _READ_ONLY & rights), *((path, rights) for path in writable)]
+    return [*((path, _READ_ONLY & rights) for path in readable), *((path, rights) for path in writable)]
 
 
 def rule(rights: int, fd: int) -> bytes:
@@ -62,8 +62,12 @@ def _allow(made: int, path: str, rights: int) -> None:
         os.close(fd)
 
 
-def restrict(abi: int, writable: tuple[str, ...], *, scoped: bool = True) -> None:
+def restrict(
+    abi: int, writable: tuple[str, ...], readable: tuple[str, ...] = EVERYWHERE, *, scoped: bool = True
+) -> None:
     """Close the wall around this process and its descendants. Needs no_new_privs.
+
+    Beneath `writable` all may be done, beneath `readable` only reading and executing, and elsewhere nothing.
 
     Raises:
         OSError: the kernel refused; nothing is restricted then.
@@ -71,7 +75,7 @@ def restrict(abi: int, writable: tuple[str, ...], *, scoped: bool = True) -> Non
     packed = ruleset(abi, scoped=scoped)
     made = kernel.syscall("landlock_create_ruleset", packed, len(packed), 0)
     try:
-        for path, rights in rules(abi, writable):
+        for path, rights in rules(abi, writable, readable):
             _allow(made, path, rights)
         kernel.syscall("landlock_restrict_self", made, 0)
     finally:

@@ -155,7 +155,9 @@ def _connect_rootless(pid: int, kinship: int) -> None:
     deadline = time.monotonic() + _READY_TIMEOUT
     while not _has_interface(pid):
         if time.monotonic() > deadline or _has_ended(child):
-            raise BirthFailed("The sandbox's network did not come up; what pasta said is beside this, or in the zygote's log.")
+            raise BirthFailed(
+                "The sandbox's network did not come up; what pasta said is beside this, or in the zygote's log."
+            )
         time.sleep(0.005)
     # pasta has no rules, but nobody inside may change the routes.
     for subnet in _CLOSED:

@@ -120,16 +120,16 @@ def _when(number: int, then: list[bytes]) -> list[bytes]:
     return [_op(_JEQ, number, 0, len(then)), *then]
 
 
-def _search(numbers: list[int]) -> list[bytes]:
-    """Refuse these calls and allow all others. A search tree: the kernel runs the filter for every
-    call number once when it is loaded, so its depth is what creating a sandbox pays."""
+def _search(numbers: list[int], found: bytes = b"", other: bytes = b"") -> list[bytes]:
+    """Refuse these calls and allow all others, unless told otherwise. A search tree: the kernel runs the filter for
+    every call number once when it is loaded, so its depth is what creating a sandbox pays."""
     if len(numbers) <= 2:
         code = []
         for index, number in enumerate(numbers):
             code.append(_op(_JEQ, number, len(numbers) - index, 0))
-        return [*code, _op(_RET, _ALLOW), _refuse(errno.EPERM)]
+        return [*code, other or _op(_RET, _ALLOW), found or _refuse(errno.EPERM)]
     middle = len(numbers) // 2
-    low, high = _search(numbers[:middle]), _search(numbers[middle:])
+    low, high = _search(numbers[:middle], found, other), _search(numbers[middle:], found, other)
     if len(low) <= _MAX_JUMP:
         return [_op(_JGE, numbers[middle], len(low), 0), *low, *high]
     return [_op(_JGE, numbers[middle], 0, 1), _op(_JUMP, len(low)), *low, *high]
@@ -186,6 +186,26 @@ def program(machine: str, *, shared_memory: bool = True, namespaces: int = 0) ->
     )
     code += _when(socketpair, [_op(_LD, _ARG0), _op(_JEQ, _UNIX, 1, 0), _refuse(errno.EAFNOSUPPORT), _op(_RET, _ALLOW)])
     return b"".join(code + _search(denied(machine)))
+
+
+def only(machine: str, allowed: list[int], guarded: dict[int, tuple[int, int]]) -> bytes:
+    """A filter that allows these calls, sorted, and refuses all others; for a program whose calls are all known.
+
+    `guarded` are allowed as well, unless one argument, by its number, has any of some bits.
+
+    Raises:
+        OSError: there is no table for this machine, so no filter can be made.
+    """
+    if machine not in _MACHINES:
+        raise OSError(errno.ENOSYS, f"atoll has no system call table for {machine}")
+    _, arch, clone, *_ = _MACHINES[machine]
+    code = [_op(_LD, _ARCH), _op(_JEQ, arch, 1, 0), _op(_RET, _KILL), _op(_LD, _NUMBER)]
+    code += _when(_CLONE3, [_refuse(errno.ENOSYS)])
+    code += _when(clone, _clone(0))
+    for number, (argument, bits) in guarded.items():
+        look = [_op(_LD, _ARG0 + 8 * argument), _op(_JSET, bits, 0, 1), _refuse(errno.EPERM), _op(_RET, _ALLOW)]
+        code += _when(number, look)
+    return b"".join(code + _search(allowed, found=_op(_RET, _ALLOW), other=_refuse(errno.EPERM)))
 
 
 def _clone(namespaces: int) -> list[bytes]:

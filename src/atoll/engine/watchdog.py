@@ -36,6 +36,7 @@ class Watchdog:
         self._first = first
         self._cpu = -1.0
         self._next = 0.0
+        self._full: tuple[float, frozenset[int]] | None = None
         self.kills = 0
 
     def due(self, now: float) -> float:
@@ -63,8 +64,8 @@ class Watchdog:
         removed = nameless.pop(os.stat(self._box).st_dev, 0)
         if self._memory is not None:
             self._kill(self._too_large(inside, self._memory, sum(nameless.values())))
-        if self._disk is not None and self._over_disk(self._disk - removed):
-            self._kill(inside)
+        if self._disk is not None:
+            self._kill(self._too_full(inside, self._disk - removed))
 
     def _too_large(self, pids: list[int], limit: int, held: int) -> list[int]:
         """Whom to kill so that the rest stays within `limit`; `held` is memory that belongs to no single one."""
@@ -92,11 +93,19 @@ class Watchdog:
             victims += family
         return victims
 
-    def _over_disk(self, limit: int) -> bool:
+    def _too_full(self, inside: list[int], limit: int) -> list[int]:
+        """Whom to kill for what lies on the disk. Who came since it was full may have come to remove something, and
+        is spared for as long as it does not become more."""
         try:
-            return usage.disk(self._box, enough=limit) > limit
+            found: float = usage.disk(self._box, enough=2 * limit)
         except usage.TooDeep:
-            return True
+            found = float("inf")
+        before, self._full = self._full, (found, frozenset(inside)) if found > limit else None
+        if found <= limit:
+            return []
+        if before is None or found > before[0]:
+            return inside
+        return [pid for pid in inside if pid in before[1]]
 
     def _kill(self, pids: list[int]) -> None:
         if not pids:

@@ -18,7 +18,7 @@ import time
 from typing import Any
 
 from ..guest import borrowed
-from ..guest.contextprocess import find_own_modules
+from ..guest.fresh import find_own_modules
 from . import (
     cgroups,
     findings,

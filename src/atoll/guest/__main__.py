@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Callable, Dict, List, Optional
 if TYPE_CHECKING:
     from .server import Server
 
+_SET_CHILD_SUBREAPER = 36
 _LINES = ("--control-fd", "--control-path", "--stream-fds")
 _USAGE = "usage: __main__.py (--control-fd N | --control-path PATH | --stream-fds R,W) --config JSON [--descend U,G,N]"
 
@@ -46,6 +47,9 @@ def main(argv: List[str]) -> None:
         score = _opened("/proc/self/oom_score_adj", os.O_RDWR)
         server = Server(control, config, score, _opened(config.kills))
         control.send(b'{"serving":true}')
+        if config.kernel:
+            _adopt_orphans()
+            server.prefork_context()
         return server
 
     starts: Dict[str, Callable[[str, Callable[[socket.socket], Server]], Server]] = {
@@ -62,6 +66,14 @@ def _opened(path: str, flags: int = os.O_RDONLY) -> Optional[int]:
         return os.open(path, flags | os.O_CLOEXEC) if path else None
     except OSError:
         return None
+
+
+def _adopt_orphans() -> None:
+    """Bridges to kernels are forks of a nest, whose children they do not stay. Raises OSError."""
+    import ctypes
+
+    if ctypes.CDLL(None, use_errno=True).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
 
 
 def _inherited(value: str, serve: Callable[[socket.socket], Server]) -> Server:

@@ -49,7 +49,8 @@ class AfterImport:
 
         def exec_module(module: Any) -> None:
             execute(module)
-            self._call(name, module)
+            if module.__name__ == name:  # all modules of one archive share a loader
+                self._call(name, module)
 
         try:
             loader.exec_module = exec_module

@@ -1,8 +1,8 @@
 """The signals of a terminal, where the kernel sends none: gVisor's of 2022 takes ^C for a character like any other.
 
 Only who is in the session of a terminal can ask which processes are in its foreground. So a process of ours is there,
-beside the command: it is told a signal, and passes it on to these. It holds the terminal only while it asks, and ends
-with the pipe that it is told by.
+beside the command: it is told a signal, and passes it on to these. It ends with the pipe that it is told by, which the
+guest closes when the command has ended.
 """
 
 from __future__ import annotations
@@ -33,44 +33,39 @@ def needed() -> bool:
     return _probed[0]
 
 
-def attend(told: int) -> None:
+def attend(told: int, terminal: int) -> None:
     """In the child that is to be the command, in its session and with its terminal: leave an attendant there."""
     middle = os.fork()
     if middle == 0:
         if os.fork() == 0:
-            _serve(told)
+            _serve(told, terminal)
         os._exit(0)  # so that the attendant is the guest's child, and nothing that the command may wait for
     os.waitpid(middle, 0)
 
 
-def _serve(told: int) -> NoReturn:
+def _serve(told: int, terminal: int) -> NoReturn:
     try:
         for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGHUP, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
         os.setpgid(0, 0)
-        os.dup2(told, 3)
-        os.closerange(4, 1 << 16)
-        os.closerange(0, 3)
+        # Not /dev/tty, which such a kernel may not have either.
+        for fd, place in ((os.dup(told), 0), (os.dup(terminal), 1)):
+            os.dup2(fd, place)
+        os.closerange(2, 1 << 16)
         while True:
-            order = os.read(3, 1)
+            order = os.read(0, 1)
             if not order:
                 break
-            _pass_on(order[0])
+            _pass_on(1, order[0])
     finally:
         os._exit(0)
 
 
-def _pass_on(number: int) -> None:
-    try:
-        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
-    except OSError:
-        return
+def _pass_on(terminal: int, number: int) -> None:
     try:
         os.killpg(os.tcgetpgrp(terminal), number)
     except OSError:
         pass  # nobody is there any more
-    finally:
-        os.close(terminal)
 
 
 class Attendant:

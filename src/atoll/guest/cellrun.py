@@ -155,7 +155,8 @@ class CellRun:
     def _clean_up(self) -> None:
         if self._timed_out or not self.cell.wanted:
             spared = self._link.pid if self._link.alive else 0
-            self._machine.killer.kill_since(self._link.mark, ticks(self._started), spared, self._cleaned_up)
+            since = ticks(max(self._started, self._link.begun_at))
+            self._machine.killer.kill_since(self._link.mark, since, spared, self._cleaned_up)
         else:
             self._cleaned_up()
 

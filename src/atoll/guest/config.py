@@ -13,6 +13,7 @@ class Config(NamedTuple):
         workdir: where relative paths, commands and cells start; a path inside `root`.
         env: the whole environment of commands and contexts.
         root: every path of the API is looked up inside this directory.
+        root_inside: how code in the sandbox calls that directory, if not so.
         home: `HOME`, unless `env` has one.
         python_path: `sys.path` of contexts after `""`; empty means that of the guest.
         python: what `sys.executable` says in a context.
@@ -28,6 +29,7 @@ class Config(NamedTuple):
     workdir: str = "/workspace"
     env: Dict[str, str] = {}  # noqa: RUF012  # never changed
     root: str = "/"
+    root_inside: str = ""
     home: str = "/workspace"
     python_path: List[str] = []  # noqa: RUF012  # same
     python: str = "/usr/bin/python3"

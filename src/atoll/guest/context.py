@@ -15,7 +15,7 @@ from .channel import Channel, Operation
 from .contextlink import ContextLink, Listener
 from .contextstart import ContextSettings, Started
 from .endings import death
-from .lanes import MAX_LANES, Lane, Lanes
+from .lanes import MAX_LANES, Lane, Lanes, can_be_watched
 from .machine import Machine
 from .outlet import Outlet
 from .packets import DECLINED, READY, SETTLE, WATCH
@@ -239,6 +239,8 @@ class Context:
         link = self.prepare()
         if not link.takes_lanes:
             raise Refused(UNSUPPORTED, "Contexts of this language have no streams of their own.")
+        if not can_be_watched():
+            raise Refused(UNSUPPORTED, "Contexts have no streams of their own where no hangup is told.")
         return link
 
     def _runs_lane(self, link: ContextLink) -> bool:

@@ -47,6 +47,8 @@ class ContextLink:
     takes_lanes = True
     costly = False
     """Whether its process is to stay, even if nothing has run in it for a while."""
+    begun_at = 0.0
+    """When it has begun a request itself, if it had to get ready first."""
 
     def __init__(
         self, machine: Machine, listener: Listener, settings: ContextSettings, started: Optional[Started] = None

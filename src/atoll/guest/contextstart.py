@@ -97,7 +97,7 @@ def _forked(machine: Machine, settings: ContextSettings) -> Started:
         if pid == 0:
             ends = Ends(theirs, machine.devnull, stdout, stderr, (stdout_end, stderr_end), shared)
             guarded = settings.language == RESTRICTED
-            become_context(machine.config, settings.env, ends, settings.frozen, guarded=guarded)
+            (machine.become or become_context)(machine.config, settings.env, ends, settings.frozen, guarded=guarded)
     finally:
         theirs.close()
     close_all([stdout, stderr])

@@ -7,6 +7,7 @@ instead of the context. It is then named, and another child writes the others.
 from __future__ import annotations
 
 import gc
+import io
 import json
 import os
 import select
@@ -14,7 +15,7 @@ import signal
 import sys
 import warnings
 from time import monotonic
-from typing import Any, BinaryIO, Dict, NamedTuple, NoReturn, Optional, Tuple
+from typing import Any, BinaryIO, Callable, Dict, NamedTuple, NoReturn, Optional, Tuple
 
 from . import frozenfile
 from .freezer import Freezer, Job
@@ -75,7 +76,8 @@ def freeze(
     skipped: Dict[str, str] = {}
     try:
         with open(new, "wb") as file:
-            os.fchmod(file.fileno(), 0o600)
+            if hasattr(os, "fchmod"):  # WebAssembly has no modes
+                os.fchmod(file.fileno(), 0o600)
             while True:
                 job = Job(namespace, start, flags, skipped)
                 culprit, outcome = _in_child(job, file, deadline)
@@ -118,18 +120,7 @@ def _in_child(job: Job, file: BinaryIO, deadline: float) -> Tuple[Optional[str],
     """
     file.seek(0)
     file.truncate()
-    reader, writer = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it has threads; what they hold at the fork can cost the child its time
-        pid = os.fork()
-    if pid == 0:
-        _write_in_child(job, file, writer)
-    os.close(writer)
-    try:
-        said, current = _listen(reader, deadline)
-    finally:
-        os.close(reader)
-        status = _end(pid)
+    said, current, death = spare(job, file, deadline)
     if "saved" in said:
         return None, said
     if "errno" in said:
@@ -140,7 +131,38 @@ def _in_child(job: Job, file: BinaryIO, deadline: float) -> Tuple[Optional[str],
             "The variables could not be kept: %s. What was kept before is still there."
             % ("it took too long" if said.get("late") else said.get("failed", "the process that did it died")),
         )
-    return current, {"reason": "keeping it took too long" if said.get("late") else _death(status)}
+    return current, {"reason": "keeping it took too long" if said.get("late") else death}
+
+
+def _forked(job: Job, file: BinaryIO, deadline: float) -> Tuple[Dict[str, Any], Optional[str], str]:
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it has threads; what they hold at the fork can cost the child its time
+        pid = os.fork()
+    if pid == 0:
+        _write_in_child(job, file, writer)
+    os.close(writer)
+    return watch_child(reader, pid, deadline)
+
+
+spare: Callable[[Job, BinaryIO, float], Tuple[Dict[str, Any], Optional[str], str]] = _forked
+"""Has somebody write who can be spared, until a time: what he says at last, the variable that he was at, and how he
+died. Where there is no fork, something else is put here."""
+
+
+def watch_child(
+    reader: int, pid: int, deadline: float, end: Optional[Callable[[int], int]] = None
+) -> Tuple[Dict[str, Any], Optional[str], str]:
+    """What a child says through a pipe, which variable it was at, and how it ended, which it does now.
+
+    `end` has it end, and gives its status; by itself this kills it.
+    """
+    try:
+        said, current = _listen(reader, deadline)
+    finally:
+        os.close(reader)
+        status = (end or _end)(pid)
+    return said, current, _death(status)
 
 
 def _listen(reader: int, deadline: float) -> Tuple[Dict[str, Any], Optional[str]]:
@@ -179,20 +201,32 @@ def _death(status: int) -> str:
 
 def _write_in_child(job: Job, file: BinaryIO, pipe: int) -> NoReturn:
     try:
+        _be_first_to_die()
+        write(job, file, lambda message: _say(pipe, message))
+    finally:
+        os._exit(0)
+
+
+def write(job: Job, file: BinaryIO, say: Callable[[Dict[str, Any]], None]) -> None:
+    """In the process that can be spared: do it, and say at which variable it is, and at last how it went."""
+    try:
         gc.disable()
         sys.setrecursionlimit(max(_RECURSION, sys.getrecursionlimit()))
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # nobody listens
-        _be_first_to_die()
-        said = Freezer(job, file, lambda name: _say(pipe, {"at": name})).run()
+        sys.stdout = sys.stderr = _Nowhere()
+        said = Freezer(job, file, lambda name: say({"at": name})).run()
     except OSError as error:
         said = {"errno": error.errno or 5}
     except BaseException as error:  # noqa: BLE001  # it must not unwind into the cell's code
         said = {"failed": repr(error)[:_REASON]}
-    try:
-        _say(pipe, said)
-    finally:
-        os._exit(0)
+    say(said)
+
+
+class _Nowhere(io.TextIOBase):
+    """Nobody listens."""
+
+    def write(self, text: str) -> int:
+        return len(text)
 
 
 def _be_first_to_die() -> None:
@@ -230,4 +264,4 @@ def thaw(namespace: Dict[str, Any], path: str) -> Report:
     return Report(len(thawing.found), {**index.lost, **thawing.lost}, index.flags)
 
 
-__all__ = ["SECONDS", "Report", "Start", "freeze", "thaw"]
+__all__ = ["SECONDS", "Report", "Start", "freeze", "thaw", "watch_child", "write"]

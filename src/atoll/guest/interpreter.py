@@ -242,14 +242,14 @@ class Surroundings:
         self._env = env
         self._cwd = cwd
         self._before: Dict[str, Optional[str]] = {}
-        self._directory = -1
+        self._back: Optional[Callable[[], None]] = None
 
     def __enter__(self) -> None:
         for name, value in self._env.items():
             self._before[name] = os.environ.get(name)
             os.environ[name] = value
         if self._cwd is not None:
-            self._directory = os.open(".", os.O_PATH | os.O_CLOEXEC)
+            self._back = _way_back()
             os.chdir(self._cwd)
 
     def __exit__(self, *_story: object) -> None:
@@ -258,6 +258,19 @@ class Surroundings:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-        if self._directory >= 0:
-            os.fchdir(self._directory)
-            os.close(self._directory)
+        if self._back is not None:
+            self._back()
+
+
+def _way_back() -> Callable[[], None]:
+    """To the directory of now, whatever becomes of its name; where directories are no descriptors, by its name."""
+    if not hasattr(os, "fchdir"):
+        here = os.getcwd()
+        return lambda: os.chdir(here)
+    directory = os.open(".", os.O_PATH | os.O_CLOEXEC)
+
+    def back() -> None:
+        os.fchdir(directory)
+        os.close(directory)
+
+    return back

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import json
 import os
 import socket
+import sys
 from typing import Any, Dict, List, Optional, Tuple
 
 from ..wire.frames import EVENT, Frame
-from . import packets, spawn
+from . import contextprocess, fresh, packets, spawn
 from .arguments import encoded
 from .contextlink import Listener
 from .contextstart import ContextSettings
@@ -20,9 +22,11 @@ from .marks import put_mark
 from .pipes import Sink
 from .programdriver import DriverLink, as_file, driver_text
 from .refusal import no_process_left
+from .situation import set_environment
 
 _PATIENCE = 2.0
 _ABOVE = 100
+_IMPORTED = "ipykernel.kernelapp"
 _BORN = b'{"born":'
 _RUN = "import sys; sys.path.pop(0); exec(compile(open(4, encoding='utf-8', closefd=False).read(), 'bridge', 'exec'))"
 # What a Python kernel is given, in the order in which they can be loaded.
@@ -40,7 +44,7 @@ def _text() -> bytes:
         with open(os.path.join(os.path.dirname(_HERE), *name.split(".")) + ".py", encoding="utf-8") as file:
             given[name] = file.read()
     given["kernel"] = driver_text("programhelper.py").decode("utf-8")
-    bridge = driver_text("programwire.py", "programkernels.py", "programjupyter.py")
+    bridge = driver_text("programwire.py", "programkernels.py", "programears.py", "programjupyter.py")
     return b"%s\n#given %s" % (bridge, json.dumps(given).encode("ascii"))
 
 
@@ -111,25 +115,19 @@ class Nest:
         machine.marks.issue()
         self._line, theirs = packets.pair()
         text = as_file(_DRIVER)
-        settings = ContextSettings()
-        env = {**machine.config.environment(), **_paths(machine, settings)}
-        argv = [encoded(word, "An argument") for word in (machine.config.python, "-c", _RUN, "nest")]
-        command = spawn.Command(argv, {encoded(name, "A name"): encoded(env[name], "A variable") for name in env})
-        null = machine.devnull
-        lifted: List[Tuple[int, int]] = []
+        ends = [machine.devnull, machine.devnull, machine.devnull, theirs.fileno(), text]
+        lifted: List[int] = []
         try:
-            with machine.victims:
-                machine.enter(settings.cwd)
-                ends = [(null, 0), (null, 1), (null, 2), (theirs.fileno(), 3), (text, 4)]
-                for fd, number in ends:
-                    lifted.append((fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _ABOVE), number))
-                self.pid = spawn.spawn_with(command, lifted)
+            machine.enter(ContextSettings().cwd)
+            lifted.extend(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _ABOVE) for fd in ends)
+            env = {**machine.config.environment(), **_paths(machine, ContextSettings())}
+            self.pid = (_fork if _IMPORTED in sys.modules else _spawn)(machine, env, lifted)
         except (OSError, spawn.CannotStart) as error:
             self._line.close()
             raise no_process_left() from error
         finally:
             theirs.close()
-            close_all([text, *(fd for fd, _ in lifted)])
+            close_all([text, *lifted])
         self.alive = True
         machine.reaper.watch(self.pid, self._exited)
 
@@ -197,6 +195,35 @@ class NestLink(KernelLink):
         if not self.pid and self.alive:
             self._death = self._death or "the kernel was never born"
             self._exited(0)
+
+
+def _spawn(machine: Machine, env: Dict[str, str], fds: List[int]) -> int:
+    """Raises OSError, CannotStart."""
+    argv = [encoded(word, "An argument") for word in (machine.config.python, "-c", _RUN, "nest")]
+    command = spawn.Command(argv, {encoded(name, "A name"): encoded(env[name], "A variable") for name in env})
+    with machine.victims:
+        return spawn.spawn_with(command, [(fd, number) for number, fd in enumerate(fds)])
+
+
+def _fork(machine: Machine, env: Dict[str, str], fds: List[int]) -> int:
+    """Where whoever has forked the guest has imported it all. Raises OSError."""
+    pid = machine.victims.fork()
+    if pid == 0:
+        try:
+            contextprocess.reset_signals()
+            os.setsid()
+            for number, fd in enumerate(fds):
+                os.dup2(fd, number)
+            contextprocess.close_all_but(tuple(range(len(fds))))
+            set_environment(env)
+            for name in fresh.find_own_modules():
+                del sys.modules[name]
+            sys.argv = ["", "nest"]
+            gc.enable()
+            exec(compile(_DRIVER, "bridge", "exec"), {"__name__": "__main__"})  # noqa: S102  # our own text
+        finally:
+            os._exit(1)
+    return pid
 
 
 def nest_of(machine: Machine) -> Nest:

@@ -6,9 +6,10 @@ adds what processes of the cell write, and ends the stream when the context dies
 
 from __future__ import annotations
 
+import select
 import socket
 from collections import deque
-from typing import Callable, Deque, Dict, Optional
+from typing import Callable, Deque, Dict, List, Optional
 
 from ..wire.frames import DATA, encode
 from .loop import OUT, Callback, Loop
@@ -19,6 +20,20 @@ MAX_LANES = 64
 _RDHUP = 0x2000
 _BUFFER = 1 << 20
 """As much as the kernel allows: the more fits, the less often either side has to be woken up."""
+
+
+_probed: List[bool] = []
+
+
+def can_be_watched() -> bool:
+    """Whether this kernel tells of a client that hangs up while nobody reads; gVisor does not. Asked once."""
+    if not _probed:
+        ours, theirs = socket.socketpair()
+        with ours, select.epoll() as poll:
+            poll.register(ours.fileno(), _RDHUP)
+            theirs.close()
+            _probed.append(bool(poll.poll(0)))
+    return _probed[0]
 
 
 class Lane:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import Any, Optional
+from typing import Any, Callable, NoReturn, Optional
 
 from .births import Births
 from .config import Config
@@ -19,6 +19,12 @@ from .victims import Victims
 
 
 class Machine:
+    """
+    Attributes:
+        births: who makes the processes of contexts, if it is not the guest that forks them.
+        become: what a fork becomes instead of a plain Python process; called as `contextprocess.become_context` is.
+    """
+
     def __init__(self, config: Config, score: Optional[int] = None, kills: Optional[int] = None) -> None:
         self.config = config
         self.loop = Loop()
@@ -28,8 +34,9 @@ class Machine:
         self.victims = Victims(score, kills)
         self.thrift = Thrift(self.loop, self.killer, self.victims, config.memory) if config.memory else None
         self.births: Optional[Births] = None
+        self.become: Optional[Callable[..., NoReturn]] = None
         self.nest: Any = None
-        self.root = Root(config.root, config.workdir)
+        self.root = Root(config.root, config.workdir, config.root_inside)
         self.devnull = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
 
     def enter(self, path: str) -> None:

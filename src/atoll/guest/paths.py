@@ -55,9 +55,10 @@ class Root:
     All methods raise `Refused`: invalid_path for a path that no file can have, an errno for the rest.
     """
 
-    def __init__(self, root: str, workdir: str) -> None:
+    def __init__(self, root: str, workdir: str, inside: str = "") -> None:
+        """`inside` is how code of the sandbox calls the root, if it does not see what is above it."""
         self._fd = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._root = root
+        self._inside = inside or root
         self._workdir = posixpath.join("/", workdir)
 
     def absolute(self, path: str) -> str:
@@ -65,8 +66,8 @@ class Root:
         return posixpath.normpath(posixpath.join(self._workdir, path)).replace("//", "/")
 
     def real(self, path: str) -> str:
-        """How a process of the sandbox, which sees what is above the root, names it."""
-        return posixpath.join(self._root, posixpath.join(self._workdir, path).lstrip("/"))
+        """How a process of the sandbox names it."""
+        return posixpath.join(self._inside, posixpath.join(self._workdir, path).lstrip("/"))
 
     def open(self, path: str, flags: int, mode: int = 0, follow: bool = True) -> int:
         """A descriptor of what is there. It is the caller's to close."""
@@ -162,7 +163,7 @@ def open_beneath(directory: int, path: bytes, flags: int, mode: int = 0) -> int:
 def open_below(directory: int, path: bytes, flags: int, mode: int, resolve: int) -> int:
     """openat2, which gives up with EAGAIN where somebody renames directories meanwhile. Raises OSError."""
     if _by_steps:
-        return open_by_steps(directory, path, flags, mode, bool(resolve & IN_ROOT))
+        return _open_by_steps(directory, path, flags, mode, resolve)
     how = _HOW.pack(flags | os.O_CLOEXEC, mode if flags & os.O_CREAT else 0, resolve | _NO_MAGICLINKS)
     number = errno.EAGAIN
     for _ in range(_TRIES):
@@ -174,8 +175,13 @@ def open_below(directory: int, path: bytes, flags: int, mode: int, resolve: int)
             break
     if number == errno.ENOSYS:
         _by_steps.append(True)
-        return open_by_steps(directory, path, flags, mode, bool(resolve & IN_ROOT))
+        return _open_by_steps(directory, path, flags, mode, resolve)
     raise OSError(number, os.strerror(number), path)
+
+
+def _open_by_steps(directory: int, path: bytes, flags: int, mode: int, resolve: int) -> int:
+    links = not resolve & _NO_SYMLINKS
+    return open_by_steps(directory, path, flags, mode, in_root=bool(resolve & IN_ROOT), links=links)
 
 
 def rename(source: int, name: bytes, target: int, new_name: bytes, overwrite: bool) -> None:

@@ -12,6 +12,7 @@ import os
 import re
 import socket
 import struct
+from time import monotonic
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..wire.frames import DATA, END, EVENT, HEADER, STDERR, BadFrame, Frame
@@ -184,6 +185,7 @@ class DriverLink(ProgramLink):
             self._listener.frame(frame)
         elif frame.kind == EVENT and frame.payload == _BEGUN:
             self._begun = self._busy
+            self.begun_at = monotonic()
         elif frame.kind == EVENT and frame.payload.startswith(_DEATH):
             self._death = str(frame.json().get("death"))[:_WORDS]
         elif frame.kind == EVENT:

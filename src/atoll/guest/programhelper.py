@@ -29,6 +29,8 @@ def _load() -> Any:
         package = types.ModuleType(name)
         package.__dict__.update(__path__=[], __package__=name)
         sys.modules[name] = package
+        if name != NAME:
+            setattr(sys.modules[NAME], name.rpartition(".")[2], package)
     for path, source in SOURCES.items():
         name = "%s.%s" % (NAME, path)
         parent, _, last = name.rpartition(".")

@@ -15,6 +15,9 @@ from .programwire import KernelDied, Unsupported
 
 READY_SECONDS = 60.0
 LONGEST_SOCKET = 100
+LAST_WORDS = 50
+# What processes of a cell write goes to the guest by itself, who can hold them up; through a kernel nobody can.
+DIRECT = "--IPKernelApp.capture_fd_output=False"
 LAUNCHER = ["-m", "ipykernel_launcher", "-f", "{connection_file}"]
 
 
@@ -69,7 +72,8 @@ class Kernel:
         if not _same(spec.argv[0]):
             env.pop("PYTHONPATH", None)  # it is for this Python, and might be poison for another one
         try:
-            self._manager.start_kernel(env=env)
+            more = [DIRECT] if "ipykernel_launcher" in spec.argv else []
+            self._manager.start_kernel(env=env, extra_arguments=more)
         except OSError as error:
             raise Unsupported("The kernel cannot be started: %s: %s." % (spec.argv[0], error.strerror)) from None
 
@@ -119,6 +123,15 @@ class Kernel:
         else:
             self._manager.interrupt_kernel()
 
+    def has_said_more(self) -> bool:
+        """Whether there is something left, once it has died."""
+        return bool(self.client.iopub_channel.socket.poll(LAST_WORDS))
+
+    @property
+    def pid(self) -> int:
+        """0 where it cannot be told."""
+        return self._pid or int(getattr(self._manager.provisioner, "pid", 0) or 0)
+
     def check(self) -> None:
         """Raises KernelDied."""
         if self._pid:
@@ -151,9 +164,10 @@ def _become_kernel(connection_file: str) -> NoReturn:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.set_wakeup_fd(-1)
         os.setsid()
-        os.environ["JPY_PARENT_PID"] = str(os.getppid())
         os.closerange(3, 1 << 16)
         app = importlib.import_module("ipykernel.kernelapp").IPKernelApp
-        app.launch_instance(argv=["-f", connection_file, "--HistoryManager.enabled=False"])
+        # By its parent's end it knows that nobody needs it any more.
+        parent = "--IPKernelApp.parent_handle=%d" % os.getppid()
+        app.launch_instance(argv=["-f", connection_file, DIRECT, parent, "--HistoryManager.enabled=False"])
     finally:
         os._exit(1)

@@ -40,6 +40,7 @@ class ProgramLink:
 
     takes_lanes = False
     costly = False
+    begun_at = 0.0
 
     def __init__(self, machine: Machine, listener: Listener, settings: ContextSettings) -> None:
         self.mark = machine.marks.issue()

@@ -13,6 +13,7 @@ DATA, EVENT, END = 3, 5, 8
 STDOUT, STDERR, BULK = 1, 2, 3
 PACKET, MORE, SMALL = 1 << 16, 1, 1 << 15
 ANSWERS, TEXT, REQUESTS = 3, 4, 5
+MOST_UNSENT = 32 << 20
 
 
 class Unsupported(Exception):
@@ -24,14 +25,45 @@ class KernelDied(Exception):
 
 
 class Answers:
-    """The way back to the guest."""
+    """The way back to the guest. Nothing waits here: a kernel cannot be held up, so what nobody takes piles up, and
+    output beyond a limit is cut."""
 
     def __init__(self) -> None:
         self._sock = socket.socket(fileno=ANSWERS)
+        self._sock.setblocking(False)
         os.set_inheritable(ANSWERS, False)
+        self._unsent: Deque[bytes] = deque()
+        self._size = 0
+        self.cut = False
+
+    def fileno(self) -> int:
+        return ANSWERS
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._unsent)
+
+    def pump(self) -> None:
+        """Send what can be sent. Raises OSError when the guest is gone."""
+        while self._unsent:
+            try:
+                self._sock.send(self._unsent[0])
+            except BlockingIOError:
+                return
+            self._size -= len(self._unsent.popleft())
+
+    def finish(self) -> None:
+        """Send all, however long it takes."""
+        self._sock.setblocking(True)
+        try:
+            self.pump()
+        except OSError:
+            pass  # nobody wants it
 
     def _put(self, kind: int, payload: bytes, stream: int = 0) -> None:
-        self._sock.send(struct.pack("<IIBB", len(payload), 0, kind, stream) + payload)
+        packet = struct.pack("<IIBB", len(payload), 0, kind, stream) + payload
+        self._unsent.append(packet)
+        self._size += len(packet)
 
     def say(self, kind: int, value: Dict[str, Any]) -> None:
         payload = json.dumps(value, separators=(",", ":")).encode("ascii")
@@ -40,6 +72,7 @@ class Answers:
             self._put(kind, payload[start : start + PACKET], MORE)
             start += PACKET
         self._put(kind, payload[start:])
+        self.pump()
 
     def tell(self, value: Dict[str, Any]) -> None:
         """An event, of any size."""
@@ -48,13 +81,18 @@ class Answers:
             self.data(BULK, payload)
             payload = b'{"bulk":%d}' % len(payload)
         self._put(EVENT, payload)
+        self.pump()
 
     def data(self, stream: int, data: bytes) -> None:
         for start in range(0, len(data), SMALL):
             self._put(DATA, data[start : start + SMALL], stream)
+        self.pump()
 
     def output(self, stream: int, text: str) -> None:
-        self.data(stream, text.encode("utf-8", "surrogateescape"))
+        if self._size > MOST_UNSENT:
+            self.cut = True
+        else:
+            self.data(stream, text.encode("utf-8", "surrogateescape"))
 
 
 class Requests:
@@ -99,10 +137,6 @@ class Requests:
             self.read()
         return True
 
-    def pop(self) -> Optional[Dict[str, Any]]:
-        """One that has come."""
-        return self._waiting.popleft() if self._waiting else None
-
     def next(self) -> Optional[Dict[str, Any]]:
         """One, waited for; None when the guest is gone."""
         while not self._waiting:
@@ -110,3 +144,11 @@ class Requests:
                 return None
             self.read()
         return self._waiting.popleft()
+
+    def pop(self, kind: str) -> Optional[Dict[str, Any]]:
+        """One that has come, and has such a member."""
+        for at, message in enumerate(self._waiting):
+            if kind in message:
+                del self._waiting[at]
+                return message
+        return None

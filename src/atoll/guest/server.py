@@ -12,7 +12,7 @@ import signal
 import socket
 from typing import Any, Callable, Dict, Optional, Set
 
-from . import family, files, removal, search, transfer, trees, watch
+from . import family, files, openfiles, removal, search, transfer, trees, watch
 from .arguments import Arguments
 from .births import Births
 from .channel import Channel, Connection, Operation
@@ -107,6 +107,7 @@ class Server:
             "exec": self._commands.start,
             "attach": self._commands.attach,
             "signal": self._commands.signal,
+            "writers": self._answer(lambda arguments: openfiles.writers(self._machine, arguments.texts("places"))),
             "processes": self._commands.list,
             "code": self._contexts.run,
             "ask": self._contexts.ask,

@@ -12,7 +12,8 @@ def set_environment(env: Dict[str, str]) -> None:
     """Have these variables, and no others."""
     os.environ.clear()
     os.environ.update(env)
-    time.tzset()
+    if hasattr(time, "tzset"):  # WebAssembly may have none
+        time.tzset()
 
 
 class Start(NamedTuple):

@@ -168,7 +168,7 @@ def _become(command: Command, slave: int, tell: int, orders: Optional[int]) -> N
             os.dup2(slave, fd)
         default_signals()
         if orders is not None:
-            attendant.attend(orders)
+            attendant.attend(orders, slave)
         _found(command, lambda path: os.execve(path, command.argv, command.env))  # noqa: S606  # argv, no shell
     except OSError as error:
         os.write(tell, b"%d" % (error.errno or errno.EIO))

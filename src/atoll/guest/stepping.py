@@ -16,14 +16,14 @@ _MAX_LINKS = 40
 _STEP = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def open_by_steps(start: int, path: bytes, flags: int, mode: int, in_root: bool) -> int:
+def open_by_steps(start: int, path: bytes, flags: int, mode: int, *, in_root: bool, links: bool = True) -> int:
     """What is below the directory `start`, as a descriptor. Raises OSError.
 
     Args:
-        in_root: `start` is taken for "/": ".." stays there, and links are followed. Otherwise a way out is EXDEV,
-            and any link is ELOOP.
+        in_root: `start` is taken for "/", where ".." stays; otherwise a way out is EXDEV.
+        links: whether they are followed; otherwise each is ELOOP.
     """
-    walk = _Walk(start, in_root)
+    walk = _Walk(start, in_root, links)
     try:
         return walk.open(path, flags | os.O_CLOEXEC, mode)
     finally:
@@ -31,11 +31,11 @@ def open_by_steps(start: int, path: bytes, flags: int, mode: int, in_root: bool)
 
 
 class _Walk:
-    def __init__(self, start: int, in_root: bool) -> None:
+    def __init__(self, start: int, in_root: bool, links: bool) -> None:
         self._start = start
         self._in_root = in_root
+        self._left = _MAX_LINKS if links else 0
         self._stack: List[int] = []
-        self._links = 0
 
     def close(self) -> None:
         while self._stack:
@@ -118,9 +118,9 @@ class _Walk:
 
     def _follow(self, name: bytes, names: List[bytes], path: bytes, device: int) -> None:
         """Put where a link leads in front of what is left of the path."""
-        self._links += 1
-        if not self._in_root or self._links > _MAX_LINKS:
+        if not self._left:
             raise _error(errno.ELOOP, path)
+        self._left -= 1
         target = os.readlink(name, dir_fd=self._here())
         if not target:
             raise _error(errno.ENOENT, path)

@@ -86,9 +86,10 @@ LANGUAGES = (
         needs="tsx, deno, bun, ts-node, or node 22.6 or newer",
         ready='PATH="$PWD/node_modules/.bin:$PATH"; command -v tsx || command -v deno || command -v bun || '
         "command -v ts-node || %s" % _STRIPS_TYPES,
+        # Types are dropped and not checked, whichever it is: without a project's files `console` would have none.
         start='PATH="$PWD/node_modules/.bin:$PATH"; has() { command -v "$1" >/dev/null 2>&1; }\n'
         'has tsx && exec tsx "$@"; has deno && exec deno run --allow-all "$@"; has bun && exec bun run "$@"\n'
-        'has ts-node && exec ts-node "$@"\n'
+        'has ts-node && exec ts-node --transpile-only "$@"\n'
         "%s 2>/dev/null || exit 127\n"
         'exec node --experimental-strip-types --no-warnings "$@"' % _STRIPS_TYPES,
         get="npm install --global --prefix /usr/local tsx",

@@ -9,8 +9,9 @@ import shutil
 import subprocess
 import sys
 
+from ...guest import begin
 from .. import rootfs
-from . import CLOUDPICKLE, GUEST, LIBRARY, PYTHON, SITE_PACKAGES, interpreter, package_directory, tools
+from . import CLOUDPICKLE, GUEST, LIBRARY, PYTHON, SITE_PACKAGES, gathering, interpreter, package_directory, tools
 from .copying import Copier, merged
 
 _EMPTY = ("proc", "sys", "dev", "run", "workspace", "home/user", "root", "var", "opt", "srv", "mnt", "etc")
@@ -35,6 +36,7 @@ def tree(root: str) -> None:
     _guest(copier)
     _compile(root + LIBRARY)
     _compile(root + GUEST)
+    gathering.gather(root, f"{root}{GUEST}/{begin.MODULES}")
     _index_libraries(root)
 
 

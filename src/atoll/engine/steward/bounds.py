@@ -26,7 +26,8 @@ class Bounds:
     Args:
         name: of its control group.
         box: its directory, which a limit on the disk is about.
-        wanted: the members of `Resources`, and `strict`.
+        wanted: the members of `Resources`, and `strict`; if `sparse`, there is more address space than memory, so that
+            no limit can be put on that.
 
     Raises:
         StartFailed: something that was asked for cannot be held here; nothing was made.
@@ -72,7 +73,8 @@ class Bounds:
             kills = self._group.open_kills()
         else:
             memory, most = self._wanted["memory"], _tasks_of_this_user() + self._wanted["pids"] + _SLACK
-            resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+            if not self._wanted.get("sparse"):
+                resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
             _lower(resource.RLIMIT_NPROC, most)
         # One byte, not none: a core file never fits, and only this keeps the kernel from a host's crash reporter.
         resource.setrlimit(resource.RLIMIT_CORE, (1, 1))

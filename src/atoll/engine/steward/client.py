@@ -28,7 +28,7 @@ from ...errors import (
 )
 from ...home import state_dir
 from ...io import IO, Stream
-from ...types import Handle, Info, Metrics, Spec, Status
+from ...types import Capability, Handle, Info, Metrics, Spec, Status
 from .. import messages
 from ..removal import remove_tree
 from ..settings import started_at
@@ -76,6 +76,13 @@ class StewardDriver(Driver):
             WallUnavailable, CreateFailed: it cannot be made.
         """
 
+    def warmth(self) -> tuple[str, str]:
+        """What that process has to do before the first fork: a function, "module:name", and the text it is called with.
+
+        It may take its time, and what it raises is told to who wants a sandbox. Nothing, where both are empty.
+        """
+        return "", ""
+
     def abandon(self, box: str, job: Mapping[str, Any]) -> None:
         """Remove what `prepare` made outside of a box whose steward never started. May block."""
 
@@ -97,10 +104,14 @@ class StewardDriver(Driver):
 
         `more` is for the wall. Where nobody registers it, it ends with this process at the latest.
         """
-        name = f"{self.name}-{os.urandom(6).hex()}" if resume is None else resume.id
-        box = self.place(name) if resume is None else self.box(resume)
+        name, box = self._new_box() if resume is None else (resume.id, self.box(resume))
         job = await self.io.in_thread(lambda: self._furnish(spec, box, resume))
         return await self._birth(name, box, spec, {**job, **more}, register, begin)
+
+    def _new_box(self) -> tuple[str, str]:
+        """The id and the directory of a sandbox that is to be."""
+        name = f"{self.name}-{os.urandom(6).hex()}"
+        return name, self.place(name)
 
     def _furnish(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
         if resume is None:
@@ -122,26 +133,10 @@ class StewardDriver(Driver):
         begin: Mapping[str, Any] | None,
     ) -> Handle:
         """Start the steward, and let it live once the sandbox is written down."""
-        order = {
-            "wall": self.wall,
-            "begin": begin and {"files": begin["files"], "owners": _owners(begin, job)},
-            "box": box,
-            "job": {name: value for name, value in job.items() if name != "env"},
-            "env": job.get("env"),
-            "lifetime": spec.lifetime,
-            "path": [place for place in sys.path if place],
-        }
-        ours, theirs = messages.pair()
+        order = self._order(box, spec, job)
+        order["begin"] = begin and {"files": begin["files"], "owners": _owners(begin, job)}
         with contextlib.ExitStack() as line:
-            line.enter_context(ours)
-            try:
-                with theirs:
-                    await self.io.in_thread(lambda: _start(order, theirs, warm=self.warm))
-            except BaseException:
-                self.abandon(box, job)
-                if not kept_until(box):
-                    remove_tree(box)
-                raise
+            ours = line.enter_context(await self.io.in_thread(lambda: self._start(order)))
             facts, _ = await self._answer(ours, "ready", COPYING if begin else _PATIENCE)
             handle = Handle(self.name, name, {**facts, "box": box})
             if register is None:
@@ -149,8 +144,37 @@ class StewardDriver(Driver):
                 self._unregistered[name] = line.pop_all()
                 return handle
             register(handle)
-            await self._ask_on(ours, handle, {"op": "keep"})
+            await self._ask_on(ours, handle, {"op": "keep", **self.last_words(spec)})
         return handle
+
+    def last_words(self, spec: Spec) -> dict[str, Any]:
+        """What the wall is told when its sandbox is written down."""
+        return {}
+
+    def _order(self, box: str, spec: Spec, job: dict[str, Any]) -> dict[str, Any]:
+        """What a steward is told."""
+        return {
+            "wall": self.wall,
+            "box": box,
+            "job": {name: value for name, value in job.items() if name != "env"},
+            "env": job.get("env"),
+            "lifetime": spec.lifetime,
+            "path": [place for place in sys.path if place],
+        }
+
+    def _start(self, order: dict[str, Any]) -> socket.socket:
+        """Start a steward; gives the line on which it says that it is ready. May block for a moment."""
+        ours, theirs = messages.pair()
+        try:
+            with theirs:
+                _start(order, theirs, self.warmth() if self.warm else None)
+        except BaseException:
+            ours.close()
+            self.abandon(order["box"], order["job"])
+            if not kept_until(order["box"]):
+                remove_tree(order["box"])
+            raise
+        return ours
 
     def box(self, handle: Handle) -> str:
         """The directory of a sandbox."""
@@ -198,9 +222,13 @@ class StewardDriver(Driver):
         await self._ask(handle, {"op": "resume"})
 
     async def keep(self, handle: Handle) -> None:
+        if Capability.STOP not in self.capabilities:
+            await super().keep(handle)
         await self._ask(handle, {"op": "checkpoint"})
 
     async def stop(self, handle: Handle) -> None:
+        if Capability.STOP not in self.capabilities:
+            await super().stop(handle)
         await self._ask(handle, {"op": "stop"})
 
     async def destroy(self, handle: Handle) -> None:
@@ -306,11 +334,11 @@ def _owners(begin: Mapping[str, Any], job: Mapping[str, Any]) -> dict[int, int]:
     return {was: becomes} if isinstance(was, int) and isinstance(becomes, int) else {}
 
 
-def _start(order: dict[str, Any], maker: socket.socket, *, warm: bool) -> None:
+def _start(order: dict[str, Any], maker: socket.socket, warmth: tuple[str, str] | None) -> None:
     from . import launch
 
-    if warm:
-        launch.start_warm(order, maker, state_dir())
+    if warmth is not None:
+        launch.start_warm(order, maker, state_dir(), warmth)
     else:
         launch.start(order, maker)
 

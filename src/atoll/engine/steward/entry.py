@@ -17,7 +17,7 @@ def main(control: int, brief: int) -> None:
     package = os.path.abspath(__file__).rsplit("/", 4)[0]
     sys.path.insert(0, package)
     from atoll.engine import jail, kernel, landlock, messages
-    from atoll.guest import borrowed, contextprocess
+    from atoll.guest import borrowed, fresh
     from atoll.guest.config import Config
     from atoll.guest.server import Server
 
@@ -30,7 +30,7 @@ def main(control: int, brief: int) -> None:
         _silence(kernel.close_from, [fd for fd in (control, kills) if fd >= 0])
         if settings["config"]["cloudpickle"]:
             borrowed.lend(settings["config"]["cloudpickle"])
-        contextprocess.find_own_modules()
+        fresh.find_own_modules()
         jail.set_rlimits(settings["rlimits"])
         score = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import kernel, messages
 from .bounds import Bounds
 from .processes import TreeWall
 from .wall import StartFailed
+
+if TYPE_CHECKING:
+    from ...guest.server import Server
 
 _PATIENCE = 1.0
 _BIRTH = 30.0
@@ -39,9 +43,8 @@ class ForkedWall(TreeWall):
         return ours
 
     def _become_guest(self, control: socket.socket, bounds: Bounds) -> NoReturn:
-        from ...guest.config import Config
-        from ...guest.contextprocess import find_own_modules
-        from ...guest.server import Server
+        from ...guest.fresh import find_own_modules
+        from ...guest.refusal import Refused
 
         try:
             null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
@@ -53,16 +56,25 @@ class ForkedWall(TreeWall):
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
             score, kills = bounds.enter()
             find_own_modules()
-            server = Server(control, Config(**self.job["config"]), score, kills)
+            server = self.serve(control, score, kills)
             messages.send(control, {"serving": True})
         except BaseException as error:  # noqa: BLE001 - whatever it is, the maker must hear of it
             messages.send(control, {"failed": f"{error}"[:2000]})
             os._exit(1)
         try:
-            server.prefork_context()
+            if self.job.get("prefork", True):
+                with contextlib.suppress(Refused):  # its directory may be gone, which is told to who wants a cell
+                    server.prefork_context()
             server.run()
         finally:
             os._exit(0)
+
+    def serve(self, control: socket.socket, score: int, kills: int | None) -> Server:
+        """The guest, in its own process."""
+        from ...guest.config import Config
+        from ...guest.server import Server
+
+        return Server(control, Config(**self.job["config"]), score, kills)
 
     def remove(self) -> None:
         if self._bounds is not None:

@@ -19,9 +19,14 @@ def package_directory() -> str:
     return os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 
-def guest_command(python: str, packages: str, line: tuple[str, str], config: Mapping[str, Any]) -> list[str]:
-    """How a guest is started by exec. `line` is one of the options of `guest.__main__` and its value."""
-    main = f"{packages}/atoll/guest/__main__.py"
+def guest_command(
+    python: str, packages: str, line: tuple[str, str], config: Mapping[str, Any], start: str = "__main__.py"
+) -> list[str]:
+    """How a guest is started by exec. `line` is one of the options of `guest.__main__` and its value.
+
+    In a tree of `roottree`, `start` may be "begin.py", which opens one file instead of two hundred.
+    """
+    main = f"{packages}/atoll/guest/{start}"
     return [python, "-I", "-S", main, *line, "--config", json.dumps(dict(config))]
 
 

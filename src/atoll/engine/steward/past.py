@@ -124,7 +124,7 @@ class Past:
                 )
             for each in others:
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(each.outside, signal.SIGKILL)
+                    self._wall.end_writer(each)
             # Who is frozen dies when it is thawed.
             self._keeper.let_go(self)
             time.sleep(_MOMENT)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from .. import messages
 from ..removal import remove_tree
 from ..settings import started_at
+from . import lot
 from .wall import FILES, StartFailed, Wall
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Steward:
         self._lifetime = float(job["lifetime"])
         self._env = job.get("env")
         self._begin = job.get("begin")
+        self._parked: str | None = job.get("parked")
         self._wall = wall
         self._maker: socket.socket | None = maker
         self._clients: dict[int, socket.socket] = {}
@@ -84,17 +86,42 @@ class Steward:
         self._expires = self._since + self._lifetime
         self._poll.register(listener, select.POLLIN)
         assert self._maker is not None  # noqa: S101  # set until it says "keep"
-        self._add(self._maker)
-        own = {"pid": os.getpid(), "started": started_at(os.getpid())}
-        messages.send(self._maker, {"ready": {**self._wall.facts, **own}})
+        if self._parked is None:
+            self._add(self._maker)
+            messages.send(self._maker, {"ready": self._facts()})
+            return listener
+        lot.offer(self._parked)
+        with contextlib.suppress(OSError), self._maker:
+            messages.send(self._maker, {"ready": self._facts()})
+        self._maker = None
         return listener
+
+    def _facts(self) -> dict[str, Any]:
+        return {**self._wall.facts, "pid": os.getpid(), "started": started_at(os.getpid())}
+
+    def _adopt(self, client: socket.socket, request: dict[str, Any]) -> None:
+        """Be the sandbox of whoever has taken this one out of the lot."""
+        if self._parked is None:
+            self.refuse(client, "Somebody else has this sandbox.", "busy")
+            return
+        lot.leave(self._parked)
+        self._parked, self._maker = None, client
+        self._since = time.time()
+        self._expires = self._since + float(request["lifetime"])
+        if request["env"]:
+            self._tell_environment({**(self._env or {}), **request["env"]})
+        messages.send(client, {"ok": self._facts()})
 
     def _start(self) -> None:
         self._control = self._wall.start()
         self._control.setblocking(False)
-        if self._env is not None:
-            self._control.send(b"e" + json.dumps(self._env).encode())
+        self._tell_environment(self._env)
         self._poll.register(self._control, select.POLLIN)
+
+    def _tell_environment(self, env: dict[str, str] | None) -> None:
+        self._env = env
+        if env is not None:
+            self._control.send(b"e" + json.dumps(env).encode())
 
     def _begin_with(self, begin: dict[str, Any]) -> None:
         from .past import begin_with
@@ -109,6 +136,8 @@ class Steward:
 
     def _turn(self, listener: socket.socket) -> None:
         wait = min(max(0.0, self._expires - time.time()), _LONGEST_SLEEP, self._wall.tend(time.monotonic()))
+        if self._parked is not None:
+            wait = min(wait, lot.LOOK)
         for fd, _ in self._poll.poll(wait * 1000 + 1):
             if fd == listener.fileno():
                 with contextlib.suppress(OSError):
@@ -119,7 +148,7 @@ class Steward:
                 self._serve(self._clients[fd])
             elif self._past is not None:
                 self._past.hears(fd)
-        if time.time() >= self._expires:
+        if time.time() >= self._expires or (self._parked is not None and not os.path.exists(self._box)):
             self._done, self._keep_files = True, False
 
     def _hear_guest(self) -> None:
@@ -191,11 +220,15 @@ class Steward:
         elif op in ("copy", "rollback"):
             self._past = self._past or self._make_past()
             self._past.ask(client, request)
+        elif op == "adopt":
+            self._adopt(client, request)
         elif op in self._wall.orders:
             self._pass_on(client, request)
         else:
             self._change(client, request)
             messages.send(client, {"ok": {"status": "paused" if self._paused else "running"}})
+            if op == "keep":
+                self._wall.kept(request)
 
     def _pass_on(self, client: socket.socket, request: dict[str, Any]) -> None:
         """What only this kind of wall can do."""
@@ -287,6 +320,8 @@ class Steward:
         if not self._keep_files:
             self._wall.forsake()
         self._wall.end()
+        if self._parked is not None:
+            lot.leave(self._parked)
         if self._keep_files:
             # Before the end of the socket: who finds nobody there must find this.
             _mark_kept(self._box, self._expires)
@@ -368,7 +403,7 @@ def keep(job: dict[str, Any], maker: socket.socket) -> NoReturn:
     os.chdir("/")
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     os.dup2(null, 0)
-    sys.path += job["path"]
+    sys.path += [place for place in job["path"] if place not in sys.path]
     maker.set_inheritable(False)
     code = 1
     try:

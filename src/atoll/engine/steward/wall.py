@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -82,8 +84,15 @@ class Wall(ABC):
         """
         return []
 
+    def end_writer(self, writer: Holder) -> None:
+        """End one of `writers`; who is frozen may die when it is thawed. Raises ProcessLookupError."""
+        os.kill(writer.outside, signal.SIGKILL)
+
     def settle(self) -> None:  # noqa: B027 - most walls keep files in a plain directory
         """See to it that all that was written is in the box, to be copied; all is frozen. Raises OSError."""
+
+    def kept(self, request: Mapping[str, Any]) -> None:  # noqa: B027 - most walls have nothing to do then
+        """Its maker has written it down, and waits for nothing more; with what `StewardDriver.last_words` gave."""
 
     orders: frozenset[str] = frozenset()
     """What `obey` knows besides what every steward does."""

@@ -15,9 +15,11 @@ import select
 import signal
 import socket
 import time
+from collections.abc import Callable
+from importlib import import_module
 from typing import NoReturn
 
-from ...guest import borrowed, contextprocess, server
+from ...guest import borrowed, fresh, server
 from .. import cgroups, kernel, messages
 from . import bounds, forked, steward
 
@@ -28,19 +30,28 @@ WANTED = (server, bounds, forked)
 """What its forks use, and find imported."""
 
 
-def daemon(path: str, cloudpickle: str, ready: int) -> NoReturn:
-    """Leave the family of who started this, say so, and serve."""
+def daemon(path: str, cloudpickle: str, warmth: tuple[str, str], ready: int) -> NoReturn:
+    """Leave the family of who started this, say so, and serve.
+
+    `warmth` is what else is to be done first, see `StewardDriver.warmth`.
+    """
     if os.fork():
         os._exit(0)
     os.setsid()
     os.chdir("/")
     kernel.close_from(3, (ready,))
-    # It outlives who started it, and so do all sandboxes whose stewards are forked here.
-    cgroups.leave_callers(cgroups.find())
-    if cloudpickle:
-        borrowed.lend(cloudpickle)
-    contextprocess.find_own_modules()
-    listener = messages.listen(path)
+    try:
+        # It outlives who started it, and so do all sandboxes whose stewards are forked here.
+        cgroups.leave_callers(cgroups.find())
+        if cloudpickle:
+            borrowed.lend(cloudpickle)
+        if warmth[0]:
+            _named(warmth[0])(warmth[1])
+        fresh.find_own_modules()
+        listener = messages.listen(path)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, who waits must hear of it
+        os.write(ready, json.dumps([str(error) or repr(error), getattr(error, "hint", None)]).encode())
+        os._exit(1)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     gc.collect()
     gc.freeze()
@@ -52,6 +63,12 @@ def daemon(path: str, cloudpickle: str, ready: int) -> NoReturn:
         with contextlib.suppress(OSError):
             os.unlink(path)
         os._exit(0)
+
+
+def _named(target: str) -> Callable[[str], None]:
+    module, _, name = target.partition(":")
+    found: Callable[[str], None] = getattr(import_module(module), name)
+    return found
 
 
 def _serve(listener: socket.socket, path: str) -> None:

@@ -111,7 +111,7 @@ subprocess.run(["echo", "child"])
         after = sandbox.run_code("'lost' in globals()", context=context)
         assert (after.text, after.state_lost) == ("False", False)
 
-    @needs(Capability.CODE)
+    @needs(Capability.CODE, Capability.COMMANDS)
     def test_a_timeout_of_a_cell_kills_what_it_started(self, sandbox: Sandbox, context: str, place: str) -> None:
         code = f"import subprocess, time\nsubprocess.Popen(['setsid', 'sh', '-c', {BEAT!r}])\ntime.sleep(1000)"
         done = sandbox.run_code(code, context=context, workdir=place, timeout=1.0)
@@ -122,13 +122,12 @@ subprocess.run(["echo", "child"])
 
     @needs(Capability.CODE)
     def test_a_context_that_dies_says_so_and_comes_back(self, sandbox: Sandbox, context: str) -> None:
-        deaths = ("import os; os._exit(3)", "import os; os.kill(os.getpid(), 9)", "import ctypes; ctypes.string_at(0)")
-        for death in deaths:
-            sandbox.run_code("lost = 1", context=context)
-            done = sandbox.run_code(f"print('last words', flush=True)\n{death}", context=context)
-            assert done.error is not None
-            assert (done.success, done.state_lost, done.stdout) == (False, True, "last words\n")
-            assert sandbox.run_code("'lost' in globals()", context=context).text == "False"
+        _die(sandbox, context, "import os; os._exit(3)")
+
+    @needs(Capability.CODE, Capability.COMMANDS)
+    def test_a_context_that_a_signal_ends_says_so_and_comes_back(self, sandbox: Sandbox, context: str) -> None:
+        for death in ("import os; os.kill(os.getpid(), 9)", "import ctypes; ctypes.string_at(0)"):
+            _die(sandbox, context, death)
 
     @needs(Capability.CODE)
     def test_endless_recursion_is_data(self, sandbox: Sandbox, context: str) -> None:
@@ -248,3 +247,11 @@ sandbox.run_code("shared = 'from there'")
         wishes.pop("lifetime")
         assert run_code("6 * 7", self.driver_class.name, **wishes).text == "42"
         assert Sandbox.list(label) == []
+
+
+def _die(sandbox: Sandbox, context: str, death: str) -> None:
+    sandbox.run_code("lost = 1", context=context)
+    done = sandbox.run_code(f"print('last words', flush=True)\n{death}", context=context)
+    assert done.error is not None
+    assert (done.success, done.state_lost, done.stdout) == (False, True, "last words\n")
+    assert sandbox.run_code("'lost' in globals()", context=context).text == "False"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from typing import ClassVar
 
 import pytest
 
@@ -19,15 +20,25 @@ ONE, OTHER = "atoll-probe-one", "atoll-probe-other"
 class PackageChecks(Checks):
     """Packages."""
 
+    _index: ClassVar[pathlib.Path | None] = None
+
     @pytest.fixture
-    def index(self, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
-        """Where packages come from: a directory that holds two of them, one of which needs the other."""
-        entry = {"atoll_probe_one-1.0.dist-info/entry_points.txt": "[console_scripts]\nprobe-one = probe_one:main\n"}
-        module = "from probe_other import WORD\ndef main():\n    print('script', WORD)\n"
-        wheels.make(tmp_path, ONE, {"probe_one/__init__.py": module, **entry}, needs=OTHER)
-        wheels.make(tmp_path, OTHER, {"probe_other.py": "WORD = 'other'\n"})
-        wheels.use_only(tmp_path, monkeypatch)
-        return tmp_path
+    def index(self, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+        """Where packages come from: a directory that holds two of them, one of which needs the other.
+
+        All tests of the class have the same, so that an environment is built once.
+        """
+        cls = type(self)
+        if cls._index is None:
+            cls._index = place = tmp_path_factory.mktemp("index")
+            script = {
+                "atoll_probe_one-1.0.dist-info/entry_points.txt": "[console_scripts]\nprobe-one = probe_one:main\n"
+            }
+            module = "from probe_other import WORD\ndef main():\n    print('script', WORD)\n"
+            wheels.make(place, ONE, {"probe_one/__init__.py": module, **script}, needs=OTHER)
+            wheels.make(place, OTHER, {"probe_other.py": "WORD = 'other'\n"})
+        wheels.use_only(cls._index, monkeypatch)
+        return cls._index
 
     @needs(Capability.COMMANDS, Capability.PACKAGES, Capability.CODE)
     def test_packages_are_there_for_code_commands_and_scripts(self, make: Make, index: pathlib.Path) -> None:
@@ -40,15 +51,15 @@ class PackageChecks(Checks):
 
     @needs(Capability.COMMANDS, Capability.PACKAGES, Capability.CODE)
     def test_packages_cannot_be_changed(self, make: Make, index: pathlib.Path) -> None:
-        sandbox = make(packages=[OTHER])
+        sandbox = make(packages=[ONE])
         where = sandbox.run_code("import probe_other; print(probe_other.__file__, end='')").stdout
         assert sandbox.run(["sh", "-c", 'cat "$0"', where]).stdout == "WORD = 'other'\n"
         assert sandbox.run(["sh", "-c", 'echo changed > "$0"; rm -f "$0"', where]).exit_code != 0
-        assert make(packages=[OTHER]).run_code("import probe_other; probe_other.WORD").text == "'other'"
+        assert make(packages=[ONE]).run_code("import probe_other; probe_other.WORD").text == "'other'"
 
     @needs(Capability.PACKAGES, Capability.CODE, Capability.STOP)
     def test_packages_are_there_after_a_stop(self, make: Make, index: pathlib.Path) -> None:
-        sandbox = make(packages=[OTHER])
+        sandbox = make(packages=[ONE])
         sandbox.stop()
         sandbox.resume()
         assert sandbox.run_code("import probe_other; probe_other.WORD").text == "'other'"

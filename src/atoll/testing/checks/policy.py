@@ -13,7 +13,7 @@ from ...sync import Sandbox
 from ...types import Capability
 from .. import hosts
 from ..base import Checks, Make
-from ..needs import needs
+from ..needs import lacking, needs
 
 CONNECT = """
 import socket
@@ -101,7 +101,7 @@ class PolicyChecks(Checks):
         assert word in one.run(look).stdout
         assert word not in two.run(look).stdout
 
-    @needs(Capability.NETWORK_NONE, Capability.CODE)
+    @needs(Capability.NETWORK_NONE, Capability.CODE, Capability.COMMANDS)
     def test_without_a_network_nothing_is_reached(self, make: Make) -> None:
         sandbox = make(network="none")
         sandbox.run_code(CONNECT)
@@ -116,6 +116,19 @@ class PolicyChecks(Checks):
         assert sandbox.run_code("reach(('203.0.113.1', 80))").text != "'TimeoutError'", "packets go somewhere"
 
     @needs(Capability.NETWORK_NONE, Capability.CODE)
+    @lacking(Capability.COMMANDS)
+    def test_where_there_are_no_sockets_nothing_is_reached(self, make: Make) -> None:
+        """Not even a server of its own: what has no processes has no kernel, and no loopback either."""
+        sandbox = make(network="none")
+        sandbox.run_code(CONNECT)
+        assert sandbox.run_code("1 + 1").text == "2"
+        with hosts.servers() as servers:
+            for address in (servers.loopback, servers.outward, servers.abstract):
+                if address is not None:
+                    assert _reach_from_here(address)
+                    assert sandbox.run_code(f"reach({address!r})").text != "'reached'"
+
+    @needs(Capability.NETWORK_NONE, Capability.CODE, Capability.COMMANDS)
     def test_without_a_network_there_is_only_the_loopback(self, make: Make) -> None:
         sandbox = make(network="none")
         names = "import socket; sorted(name for _, name in socket.if_nameindex())"

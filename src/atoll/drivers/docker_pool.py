@@ -1,0 +1,131 @@
+"""Containers that are started ahead, so that one is there when it is wanted.
+
+`$ATOLL_DOCKER_POOL` is how many are kept ready of a kind, once one of it was made; `prewarm` makes them at once. A kind
+is everything that a container cannot change any more: image, limits, network, labels. What has a source or a snapshot
+is made when it is wanted.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+from ..driver import Register
+from ..engine import messages, roottree
+from ..engine.steward.client import StewardDriver
+from ..engine.steward.lot import Lot
+from ..engine.steward.steward import SOCKET
+from ..errors import AtollError, InvalidInput
+from ..home import state_dir
+from ..policy.spec import spec_to_json
+from ..types import Handle, Spec
+from . import docker_finding
+from .docker_jobs import refuse
+
+_LOT = "docker/.lot"
+SECONDS = 600.0
+"""How long one waits for somebody to want it."""
+_MOST = 64
+_CHANGEABLE = ("env", "timeout", "lifetime")
+
+
+class Pooled(StewardDriver):
+    """Part of `DockerDriver`."""
+
+    async def prewarm(self, spec: Spec, count: int, seconds: float = SECONDS) -> int:
+        """Have so many ready for who creates a sandbox with this spec; gives how many were made for it.
+
+        Raises as `create` does.
+        """
+        lot = _lot(spec)
+        lines = await self.io.in_thread(lambda: self._fill(lot, spec, count, seconds))
+        try:
+            for line in lines:
+                await self._answer(line, "ready")
+        finally:
+            for line in lines:
+                line.close()
+        return len(lines)
+
+    def top_up(self, spec: Spec, count: int) -> None:
+        """The same, without waiting for them. May block for a moment."""
+        for line in self._fill(_lot(spec), spec, count, SECONDS):
+            line.close()
+
+    def _fill(self, lot: Lot, spec: Spec, count: int, seconds: float) -> list[socket.socket]:
+        started: list[socket.socket] = []
+        waiting = spec._replace(env={}, lifetime=seconds)
+        with lot.filling() as there:
+            try:
+                while there + len(started) < min(count, _MOST):
+                    started.append(self._park(lot, waiting))
+            except BaseException:
+                for line in started:
+                    line.close()
+                raise
+        return started
+
+    def _park(self, lot: Lot, spec: Spec) -> socket.socket:
+        name, box = self._new_box()
+        order = self._order(box, spec, self._furnish(spec, box, None))
+        return self._start({**order, "parked": lot.place(name)})
+
+    async def _adopt(self, spec: Spec, register: Register) -> Handle | None:
+        """One that was started ahead, if there is one of the kind."""
+        for name in _waiting(spec):
+            box = f"{state_dir()}/{self.name}/{name}"
+            unknown = Handle(self.name, name, {"box": box})
+            try:
+                line = messages.connect(f"{box}/{SOCKET}")
+            except OSError:
+                continue
+            with line:
+                request = {"op": "adopt", "lifetime": spec.lifetime, "env": dict(spec.env)}
+                try:
+                    facts, _ = await self._ask_on(line, unknown, request)
+                except AtollError:
+                    continue  # it has ended meanwhile
+                handle = Handle(self.name, name, {**facts, "box": box})
+                register(handle)
+                await self._ask_on(line, handle, {"op": "keep", **self.last_words(spec)})
+                return handle
+        return None
+
+    def last_words(self, spec: Spec) -> dict[str, Any]:
+        count = wanted()
+        if not count or not is_poolable(spec):
+            return {}
+        return {"pool": count, "spec": spec_to_json(spec._replace(env={}))}
+
+
+def wanted() -> int:
+    """How many are to be kept ready, by `$ATOLL_DOCKER_POOL`. Raises InvalidInput."""
+    text = os.environ.get("ATOLL_DOCKER_POOL") or "0"
+    if not text.isdigit() or int(text) > _MOST:
+        raise InvalidInput(f"ATOLL_DOCKER_POOL is {text!r}; give a whole number up to {_MOST}.")
+    return int(text)
+
+
+def is_poolable(spec: Spec) -> bool:
+    """Whether one that was made before anybody knew of this spec could be it."""
+    return spec.source is None and spec.snapshot is None and spec.codebase is None and not spec.packages
+
+
+def _waiting(spec: Spec) -> Iterator[str]:
+    """Those of its kind, the caller's from now on."""
+    if is_poolable(spec) and os.path.isdir(f"{state_dir()}/{_LOT}"):
+        refuse(spec)
+        yield from _lot(spec).take()
+
+
+def _lot(spec: Spec) -> Lot:
+    import hashlib
+    import json
+
+    kind = {name: value for name, value in spec_to_json(spec).items() if name not in _CHANGEABLE}
+    engine = docker_finding.engine().path
+    told = json.dumps([kind, engine, docker_finding.runtime(), roottree.tag()], sort_keys=True)
+    digest = hashlib.sha256(told.encode(errors="surrogateescape")).hexdigest()[:24]
+    return Lot(f"{state_dir()}/{_LOT}/{digest}")

@@ -1,0 +1,121 @@
+"""What holds a sandbox of gVisor within its limits on the host.
+
+The number of processes is held by gVisor itself. A control group holds memory, with an allowance for gVisor and for
+what may be filled before the guest has looked (see `guest.thrift`): who gets beyond that is ended with the whole
+sandbox. Without a control group memory and disk are looked after, in the same way.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ..engine import cgroups, usage
+from ..engine.steward import tree
+from ..engine.steward.wall import FILES, StartFailed
+
+_OVERHEAD = 192 << 20
+# Threads of the host that gVisor has for a process of the sandbox, and for itself.
+_TASKS_EACH, _TASKS_OWN = 24, 512
+_LOOK = 0.5
+_DISK_LOOKS = 4
+_HINT = "Run as root, or delegate a control group with memory, pids and cpu to this user."
+FULL_MEMORY, FULL_DISK = "its memory was full", "its disk was full"
+
+
+class Limits:
+    """Of one sandbox; `job` has the members of `Resources`, `strict`, and `kernel_disk`.
+
+    Attributes:
+        broken: the limit for which this has ended the sandbox, as the second half of a sentence.
+
+    Raises:
+        StartFailed: something that was asked for cannot be held here; nothing was made.
+    """
+
+    def __init__(self, box: str, job: Mapping[str, Any]) -> None:
+        self._box = box
+        self._job = job
+        self._looks = 0
+        self.broken: str | None = None
+        hierarchy = cgroups.find()
+        held = frozenset() if hierarchy is None else hierarchy.controllers
+        self.group = None if hierarchy is None else cgroups.Group(hierarchy, os.path.basename(box))
+        if job["cpu"] is not None and "cpu" not in held:
+            raise StartFailed("A cpu limit needs a writable control group.", "unsupported", _HINT)
+        self.enforcement = {
+            "memory": "kernel" if self.group else "polled",
+            "pids": "kernel",
+            "cpu": "none" if job["cpu"] is None else "kernel",
+            "disk": "kernel" if job["kernel_disk"] else "polled",
+        }
+        polled = sorted(name for name, who in self.enforcement.items() if who == "polled")
+        if job["strict"] and polled:
+            raise StartFailed(
+                f"strict=True, but here the limit on {' and '.join(polled)} can only be polled.", "unsupported", _HINT
+            )
+
+    @property
+    def _most_memory(self) -> int:
+        memory: int = self._job["memory"]
+        return memory + memory // 4 + _OVERHEAD
+
+    def begin(self) -> None:
+        """Make the group. Raises OSError."""
+        if self.group is not None:
+            self.group.make()
+            self.group.limit(self._most_memory, self._job["pids"] * _TASKS_EACH + _TASKS_OWN, None)
+
+    def enter(self) -> None:
+        """Put this process under the limits."""
+        if self.group is not None:
+            self.group.add(os.getpid())
+
+    def slow_down(self) -> None:
+        """Hold the processor, too; only now, so that a start does not take the longer the less it may use."""
+        if self.group is not None and self._job["cpu"] is not None:
+            self.group.limit_cpu(self._job["cpu"])
+
+    def look(self) -> float:
+        """Look after what the kernel does not hold; gives the seconds until the next time."""
+        if "polled" not in self.enforcement.values():
+            return float("inf")
+        self._looks += 1
+        if self.enforcement["memory"] == "polled" and self.memory() > self._most_memory:
+            self.broken = FULL_MEMORY
+        elif self.enforcement["disk"] == "polled" and self._looks % _DISK_LOOKS == 0 and self._is_disk_full():
+            self.broken = FULL_DISK
+        if self.broken:
+            tree.kill_all(os.getpid())
+        return _LOOK
+
+    def _is_disk_full(self) -> bool:
+        most: int = self._job["disk"]
+        try:
+            return usage.disk(f"{self._box}/{FILES}", most) > most
+        except usage.TooDeep:
+            return True
+
+    def memory(self) -> int:
+        """Bytes, gVisor's own among them."""
+        return usage.memory(tree.descendants(os.getpid())) if self.group is None else self.group.memory_used()
+
+    def out_of_memory(self) -> bool:
+        """Whether the kernel has killed somebody for memory."""
+        kills = -1 if self.group is None else self.group.open_kills()
+        if kills < 0:
+            return False
+        with open(kills, encoding="ascii") as file:
+            words = [line.split() for line in file]
+        return any(each[0] == "oom_kill" and int(each[1]) > 0 for each in words if len(each) == 2)
+
+    def end(self) -> None:
+        """Kill who is in the group, and remove it. Raises OSError."""
+        if self.group is not None:
+            self.group.kill()
+
+    def remove(self) -> None:
+        """Everybody in it is dead. Raises OSError."""
+        if self.group is not None:
+            self.group.remove()

@@ -1,0 +1,112 @@
+"""Python on WebAssembly: no network, no processes, and no files but those of the sandbox.
+
+The code inside is compiled for a machine that does not exist, and has no way to name anything outside of its own
+memory but the functions that it is given. It needs no right of the host's, so that it works as any user.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ..engine.steward.history import CopiedHistory
+from ..engine.steward.wall import FILES
+from ..errors import CreateFailed, Unsupported
+from ..types import Capability, Handle, Layer, Spec
+from . import wasm_runtime
+
+_ROOT, _STATE = "root", "state"
+_PYTHON = "/usr/local/bin/python"
+_TMP = "/tmp"  # noqa: S108 - the sandbox's own
+
+
+class WasmDriver(CopiedHistory):
+    name = "wasm"
+    summary = "WebAssembly: Python with no network, no processes and no files but its own; needs no rights"
+    isolation = "runtime"
+    capabilities = frozenset(
+        {
+            Capability.CODE,
+            Capability.WATCH,
+            Capability.ISOLATION,
+            Capability.NETWORK_NONE,
+            Capability.LIMITS,
+            Capability.LIFETIME,
+            Capability.SOURCE,
+            Capability.PAUSE,
+            Capability.STOP,
+            Capability.METRICS,
+            Capability.SNAPSHOT,
+            Capability.FORK,
+        }
+    )
+    wall = "atoll.drivers.wasm_wall:WasmWall"
+    warm = True
+
+    def warmth(self) -> tuple[str, str]:
+        return "atoll.drivers.wasm_nursery:prepare", wasm_runtime.find().dumps()
+
+    def prepare(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
+        _refuse(spec)
+        wasm_runtime.ensure(wasm_runtime.find())
+        files = f"{box}/{FILES}"
+        if resume is None:
+            _furnish(files, spec)
+        limits = {**spec.resources._asdict(), "strict": spec.strict, "sparse": True}
+        return {"config": _config(spec, files), "limits": limits}
+
+    def sweep(self, handle: Handle, box: str) -> None:
+        from ..engine.steward import bounds
+
+        bounds.sweep(os.path.basename(box))
+
+    async def health(self) -> list[Layer]:
+        from . import wasm_health
+
+        return wasm_health.layers()
+
+
+def _config(spec: Spec, files: str) -> dict[str, Any]:
+    """The guest is outside: what it writes for itself lies where no link that the code makes leads."""
+    return {
+        "workdir": spec.workdir,
+        "root": f"{files}/{_ROOT}",
+        "root_inside": "/",
+        "home": spec.workdir,
+        "env": {"LANG": "C.UTF-8", "TMPDIR": _TMP, **spec.env},
+        "python": _PYTHON,
+        "state": f"{files}/{_STATE}",
+    }
+
+
+def _refuse(spec: Spec) -> None:
+    """What is asked for by name and cannot be given."""
+    wishes = {
+        "image": spec.image is not None,
+        "audit": spec.audit,
+        f"network={spec.network!r}": spec.network != "none",
+        "packages": bool(spec.packages),
+    }
+    for wish, asked in wishes.items():
+        if asked:
+            raise Unsupported(
+                f"The wasm driver cannot honour {wish}.",
+                hint="Leave it out, or use another driver; `atoll providers` lists them.",
+            )
+
+
+def _furnish(files: str, spec: Spec) -> None:
+    """The directories of a new sandbox, with a copy of the source in its workspace."""
+    root = f"{files}/{_ROOT}"
+    workspace = root + spec.workdir
+    os.mkdir(f"{files}/{_STATE}", 0o700)
+    os.makedirs(os.path.join(root, "tmp"), mode=0o700)
+    if spec.source is None:
+        os.makedirs(workspace, exist_ok=True)
+        return
+    import shutil
+
+    try:
+        shutil.copytree(spec.source, workspace, symlinks=True, dirs_exist_ok=True)
+    except (OSError, shutil.Error) as error:
+        raise CreateFailed(f"The source {spec.source} cannot be copied: {error}") from error

@@ -1,0 +1,59 @@
+"""What the wasm driver finds on this host."""
+
+from __future__ import annotations
+
+import os
+
+from ..engine import cgroups, landlock
+from ..errors import AtollError, DriverMissing
+from ..types import Layer
+from . import wasm_runtime
+
+_COMPILE = "python -c 'from atoll.drivers import wasm_runtime as w; w.ensure(w.find())'"
+_MACHINES = ("x86_64", "aarch64")
+
+
+def layers() -> list[Layer]:
+    """Starts nothing, and compiles nothing."""
+    return [*_runtime(), _second(), _limits()]
+
+
+def _runtime() -> list[Layer]:
+    try:
+        runtime = wasm_runtime.find()
+    except DriverMissing as missing:
+        return [Layer("Python", ready=False, detail=str(missing), fix="pip install 'atoll[wasm]'")]
+    except AtollError as error:
+        return [Layer("Python", ready=False, detail=str(error), fix=error.hint)]
+    compiled = Layer(
+        "machine code",
+        ready=runtime.is_compiled,
+        detail=runtime.home if runtime.is_compiled else "not compiled yet, which the first sandbox does, in minutes",
+        fix=None if runtime.is_compiled else _COMPILE,
+        required=False,
+    )
+    return [Layer("Python", ready=True, detail=runtime.binary), compiled]
+
+
+def _second() -> Layer:
+    machine, abi = os.uname().machine, landlock.version()
+    if machine not in _MACHINES:
+        return Layer("system call filter", ready=False, detail=f"none for {machine}", fix="use x86-64 or aarch64")
+    return Layer(
+        "Landlock",
+        ready=abi > 0,
+        detail=f"version {abi}" if abi else "this kernel has none; WebAssembly and the system call filter stand",
+        fix=None if abi else "boot with lsm=landlock,... on Linux 5.13 or later",
+        required=False,
+    )
+
+
+def _limits() -> Layer:
+    held = cgroups.find()
+    return Layer(
+        "limits",
+        ready=held is not None,
+        detail="held by control groups" if held else "looked after by polling, for want of a control group",
+        fix=None if held else "run as root, or: sudo systemctl set-property user@$(id -u).service Delegate=yes",
+        required=False,
+    )

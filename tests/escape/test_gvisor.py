@@ -1,0 +1,149 @@
+"""Hostile code behind gVisor tries to get out. Each attempt has a control that shows that it would work elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+
+import pytest
+
+from atoll import ProtocolError, Sandbox, SandboxError
+from atoll.engine import roottree
+from atoll.home import state_dir
+
+from ..runsc import needs_runsc
+
+pytestmark = needs_runsc
+
+CALLS = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+def call(*arguments):
+    words = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
+    answer = libc.syscall(*words)
+    return "worked" if answer >= 0 else os.strerror(ctypes.get_errno())
+"""
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    with Sandbox.create("gvisor", lifetime=600, resources={"pids": 24}) as made:
+        made.run_code(CALLS)
+        yield made
+
+
+def files_of(sandbox):
+    """Its workspace, as its steward sees it."""
+    steward = sandbox._core._record.handle.data["pid"]
+    return f"/proc/{steward}/root{state_dir()}/gvisor/{sandbox.id}/files/work"
+
+
+def test_nothing_is_left_of_the_rights_of_its_first_steps(sandbox):
+    status = sandbox.run("cat /proc/self/status /proc/1/status").stdout
+    assert status.count("CapBnd:\t0000000000000000") == 2
+    assert status.count("CapEff:\t0000000000000000") == 2
+    assert sandbox.run("id -u").stdout == ("1000\n" if os.geteuid() == 0 else "0\n")
+
+
+def test_no_mount_is_made_or_taken_away(sandbox):
+    assert "tmpfs" in sandbox.run("cat /proc/mounts").stdout
+    mount = 'call(165, b"x", b"/workspace", b"tmpfs", 0, b"")'
+    unmount = 'call(166, b"/sys/fs/cgroup", 2)'
+    assert sandbox.run_code(f"{mount}, {unmount}").text == "('Operation not permitted', 'Operation not permitted')"
+    assert sandbox.run_code("call(39) + call(272, 0)").text == "'workedworked'"
+
+
+def test_the_limit_on_processes_is_out_of_reach(sandbox):
+    assert sandbox.run("ls -A /sys/fs/cgroup").stdout == ""
+    code = """
+import subprocess
+started = []
+try:
+    while len(started) < 100:
+        started.append(subprocess.Popen(["sleep", "100"]))
+except OSError as error:
+    told = error.strerror
+for each in started:
+    each.kill(), each.wait()
+3 < len(started) < 24, told
+"""
+    assert sandbox.run_code(code).text == "(True, 'Resource temporarily unavailable')"
+
+
+def test_the_host_s_kernel_is_not_the_one_that_answers(sandbox):
+    assert sandbox.run("uname -r").stdout.strip() != os.uname().release
+    # bpf, perf_event_open, io_uring_setup, kexec_load, init_module, add_key: what hosts are attacked by.
+    numbers = (321, 298, 425, 246, 175, 248)
+    answers = sandbox.run_code(f"[call(number, 0, 0, 0, 0, 0) for number in {numbers}]").text
+    assert "worked" not in answers
+    assert sandbox.run_code("call(39)").text == "'worked'"
+
+
+def test_its_root_cannot_be_changed(sandbox):
+    tree = roottree.build(state_dir())
+    before = os.stat(f"{tree}/usr/bin/env")
+    for path in ("/usr/bin/env", "/etc/passwd", "/opt/atoll/atoll/guest/server.py", "/usr/local/lib/new"):
+        assert not sandbox.run(["sh", "-c", f"echo x >> {path}"]).success
+    assert not sandbox.run("chmod 777 /usr/bin/env").success
+    assert not sandbox.run("rm /usr/bin/env").success
+    assert os.stat(f"{tree}/usr/bin/env") == before
+    assert sandbox.run("echo x >> /workspace/new && cat new").stdout == "x\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs uid 0, to look into the sandbox's disk")
+def test_a_socket_or_pipe_of_the_host_among_its_files_is_of_no_use(sandbox):
+    files = files_of(sandbox)
+    connect = """
+import socket, os
+def reach(path):
+    try:
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(path)
+        return "reached"
+    except OSError as error:
+        return error.strerror
+"""
+    sandbox.run_code(connect)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{files}/host.sock")
+        listener.listen(1)
+        os.chmod(f"{files}/host.sock", 0o777)
+        os.mkfifo(f"{files}/host.pipe")
+        os.chmod(f"{files}/host.pipe", 0o777)
+        with open(f"{files}/host.file", "w", encoding="ascii") as file:
+            file.write("seen")
+        assert sandbox.run("cat host.file").stdout == "seen"
+        assert sandbox.run_code("reach('/workspace/host.sock')").text != "'reached'"
+        listener.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+    fifo = "os.open('/workspace/host.pipe', os.O_RDWR | os.O_NONBLOCK)"
+    assert sandbox.run_code(fifo).error is not None
+    own = "s = socket.socket(socket.AF_UNIX); s.bind('/tmp/own'); s.listen(1); reach('/tmp/own')"
+    assert sandbox.run_code(own).text == "'reached'"
+
+
+def test_no_device_is_made_and_no_program_gains_rights(sandbox):
+    made = sandbox.run_code("os.mknod('/workspace/memory', 0o20600, os.makedev(1, 1))")
+    assert made.error is not None
+    assert made.error.name == "PermissionError"
+    done = sandbox.run("cp /usr/bin/id own && chmod 4755 own && ./own -u && id -u").stdout.split()
+    assert len(set(done)) == 1
+
+
+def test_whoever_speaks_in_the_guest_s_place_harms_nobody_else(sandbox):
+    """The line to the steward is a pipe of the guest's, whom the code inside can look at."""
+    with Sandbox.create("gvisor", lifetime=600) as victim:
+        noise = """
+import os
+for name in os.listdir('/proc/1/fd'):
+    try:
+        fd = os.open('/proc/1/fd/' + name, os.O_WRONLY | os.O_NONBLOCK)
+        os.write(fd, os.urandom(65536))
+    except OSError:
+        pass
+"""
+        with contextlib.suppress(SandboxError, ProtocolError):  # it breaks its own line
+            victim.run(["python3", "-c", noise], timeout=10)
+    assert sandbox.run("echo unharmed").stdout == "unharmed\n"

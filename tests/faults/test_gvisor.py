@@ -1,0 +1,148 @@
+"""When something around gVisor breaks: a typed error with the fix in it, and other sandboxes go on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+
+import pytest
+
+from atoll import CreateFailed, Sandbox, SandboxGone, Unsupported, WallUnavailable
+from atoll.drivers import gvisor_health, gvisor_runtime
+from atoll.home import state_dir
+from atoll.testing.waiting import eventually
+
+from ..runsc import left_of, needs_runsc, processes_of
+
+pytestmark = needs_runsc
+
+
+@pytest.fixture(scope="module")
+def neighbour():
+    """One that nothing of what happens here has to do with."""
+    with Sandbox.create("gvisor", lifetime=600) as sandbox:
+        yield sandbox
+        assert sandbox.run("echo unharmed").stdout == "unharmed\n"
+
+
+@pytest.fixture
+def boxes(neighbour):
+    """What is there of sandboxes is the same after the test as before."""
+    place = os.path.join(state_dir(), "gvisor")
+    before = {name for name in os.listdir(place) if name.startswith("gvisor-")}
+    yield
+    assert {name for name in os.listdir(place) if name.startswith("gvisor-")} == before
+
+
+def pretend(tmp_path, monkeypatch, run, version="release-20240101.0", platforms="ptrace"):
+    """Have a runsc that says it is of a version, and does something else than to run."""
+    program = tmp_path / "runsc"
+    program.write_text(
+        f"""#!/bin/sh
+for word in "$@"; do case "$word" in
+--version) echo "runsc version {version}"; exit 0;;
+platforms) echo {platforms}; exit 0;;
+run) {run};;
+esac; done
+"""
+    )
+    program.chmod(stat.S_IRWXU)
+    monkeypatch.setenv("ATOLL_RUNSC", str(program))
+    return program
+
+
+def test_without_runsc_the_hint_is_the_command_that_installs_it(monkeypatch, tmp_path, boxes):
+    monkeypatch.setenv("ATOLL_RUNSC", str(tmp_path / "runsc"))
+    with pytest.raises(WallUnavailable, match="needs it") as caught:
+        Sandbox.create("gvisor")
+    assert caught.value.hint == "Run: apt-get install runsc"
+    (layer,) = [layer for layer in gvisor_health.layers() if layer.name == "runsc"]
+    assert not layer.ready
+    assert "apt-get install runsc" in layer.fix
+
+
+def test_one_that_is_too_old_is_named_with_its_version(monkeypatch, tmp_path, boxes):
+    program = pretend(tmp_path, monkeypatch, "exit 1", version="release-20190304.0")
+    with pytest.raises(WallUnavailable, match=r"release-20190304\.0, which is too old: 20221219") as caught:
+        Sandbox.create("gvisor")
+    assert str(program) in str(caught.value)
+    assert "newer" in caught.value.hint
+
+
+def test_one_that_does_not_start_at_all_is_told(monkeypatch, tmp_path, boxes):
+    program = tmp_path / "runsc"
+    program.write_text("#!/bin/sh\necho broken library >&2; exit 127\n")
+    program.chmod(stat.S_IRWXU)
+    monkeypatch.setenv("ATOLL_RUNSC", str(program))
+    with pytest.raises(WallUnavailable, match="broken library"):
+        Sandbox.create("gvisor")
+
+
+def test_what_runsc_says_when_it_cannot_run_is_in_the_error(monkeypatch, tmp_path, boxes):
+    pretend(tmp_path, monkeypatch, "echo 'creating container: no such device' >&2; exit 128")
+    with pytest.raises(CreateFailed, match="no such device"):
+        Sandbox.create("gvisor")
+
+
+def test_a_platform_that_it_has_not_is_refused_with_those_that_it_has(monkeypatch, boxes):
+    monkeypatch.setenv("ATOLL_GVISOR_PLATFORM", "steam")
+    with pytest.raises(WallUnavailable, match=r"'steam'.*ptrace") as caught:
+        Sandbox.create("gvisor")
+    assert "ATOLL_GVISOR_PLATFORM" in caught.value.hint
+    assert not gvisor_health.layers()[0].ready
+
+
+def test_the_best_platform_is_chosen(monkeypatch, tmp_path):
+    monkeypatch.delenv("ATOLL_GVISOR_PLATFORM", raising=False)
+    pretend(tmp_path, monkeypatch, "exit 1", platforms="kvm ptrace systrap")
+    assert gvisor_runtime.find().platform() == "systrap"
+    pretend(tmp_path, monkeypatch, "exit 1", platforms="ptrace")
+    assert gvisor_runtime.find().platform() == "ptrace"
+
+
+@pytest.mark.parametrize("wish", [{"network": "all"}, {"image": "/"}, {"packages": ["six"]}, {"audit": True}])
+def test_what_it_cannot_honour_is_refused_before_anything_starts(wish, boxes):
+    with pytest.raises(Unsupported):
+        Sandbox.create("gvisor", **wish)
+
+
+def test_a_killed_steward_leaves_nothing_that_runs(neighbour):
+    sandbox = Sandbox.create("gvisor", lifetime=600)
+    sandbox.run("sleep 1000 & disown 2>/dev/null; echo", check=True)
+    assert processes_of(sandbox)["runsc-sandbox"]
+    os.kill(sandbox._core._record.handle.data["pid"], signal.SIGKILL)
+    eventually(lambda: not processes_of(sandbox), "all of it is dead")
+    with pytest.raises(SandboxGone):
+        sandbox.run("true")
+    sandbox.destroy()
+    assert left_of(sandbox) == []
+
+
+def test_a_sandbox_that_was_killed_behind_our_back_is_gone_and_says_why(neighbour):
+    sandbox = Sandbox.create("gvisor", lifetime=600)
+    for pid in processes_of(sandbox)["runsc-sandbox"]:
+        os.kill(pid, signal.SIGKILL)
+    with pytest.raises(SandboxGone, match="runsc"):
+        sandbox.run("true")
+    assert sandbox.refresh().status == "gone"
+    eventually(lambda: left_of(sandbox) == [], "all of it is gone")
+    sandbox.destroy()
+
+
+def test_who_gets_beyond_all_memory_is_ended_by_the_kernel_and_the_reason_is_told(neighbour):
+    sandbox = Sandbox.create("gvisor", lifetime=600, resources={"memory": "64M"})
+    # The guest would end the process first; so it is held.
+    hold = "import os; os.kill(1, 19); held = bytearray(2 << 30)"
+    with pytest.raises(SandboxGone, match="memory was full"):
+        sandbox.run(["python3", "-c", hold], timeout=60)
+    sandbox.destroy()
+    assert left_of(sandbox) == []
+
+
+def test_a_full_disk_is_an_error_of_the_command_and_nobody_else_s(neighbour):
+    with Sandbox.create("gvisor", lifetime=600, resources={"disk": "8M"}) as sandbox:
+        done = sandbox.run("head -c 32M /dev/zero > large; ls; rm large; echo small > small && cat small")
+        assert done.stdout == "large\nsmall\n"
+        assert "No space left" in done.stderr
+    assert neighbour.run("head -c 32M /dev/zero > large; rm large", check=True).success
