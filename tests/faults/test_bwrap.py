@@ -190,12 +190,17 @@ def test_the_death_of_one_behind_the_wall_is_told_and_others_go_on(make, victim)
     assert other.run("echo on").stdout == "on\n"
 
 
-def test_the_death_of_a_steward_is_swept_up_by_destroy(make):
+@pytest.mark.parametrize("paused", [False, True], ids=["running", "paused"])
+def test_the_death_of_a_steward_is_swept_up_by_destroy(make, paused):
     broken, other = make(), make()
+    if paused:
+        broken.pause()
     processes = residue.descendants(data_of(broken)["pid"])
     os.kill(data_of(broken)["pid"], signal.SIGKILL)
-    eventually(lambda: not any(map(residue.is_alive, processes)), "all that it kept is dead")
+    if not paused:
+        eventually(lambda: not any(map(residue.is_alive, processes)), "all that it kept is dead")
     broken.destroy()
+    eventually(lambda: not any(map(residue.is_alive, processes)), "all that it kept is dead")
     assert left() == [other.id]
     assert residue.control_groups(broken.id) == []
     eventually(lambda: not residue.loop_devices(f"{state_dir()}/bwrap/boxes/{broken.id}"), "its disk is let go")
