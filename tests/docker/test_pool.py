@@ -77,7 +77,7 @@ def test_who_finds_one_that_has_died_gets_another(driver, engine):
 def test_a_pool_fills_itself_up_again(driver, monkeypatch):
     spec = make_spec(resources={"pids": 96})
     monkeypatch.setenv("ATOLL_DOCKER_POOL", "1")
-    with Sandbox.create("docker", resources={"pids": 96}):
+    with Sandbox.create("docker", resources={"pids": 96}), Sandbox.create("docker", resources={"pids": 96}):
         eventually(lambda: len(names(spec)) == 1 and not names(spec)[0].endswith(".making"), "one is started ahead")
         (ahead,) = names(spec)
         with Sandbox.create("docker", resources={"pids": 96}) as second:
