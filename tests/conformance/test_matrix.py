@@ -31,7 +31,7 @@ def test_each_driver_was_seen_to_pass_what_it_declares(driver):
 
 @pytest.mark.parametrize("driver", ALL, ids=lambda driver: driver.name)
 def test_each_driver_is_held_to_it_in_ci(driver):
-    source = (pathlib.Path(__file__).parent / f"test_{driver.name}.py").read_text()
+    source = (pathlib.Path(__file__).parent / f"test_{driver.name.replace('-', '_')}.py").read_text()
     assert f'driver = "{driver.name}"' in source
 
 

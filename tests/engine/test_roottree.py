@@ -108,6 +108,20 @@ def test_it_is_made_once_also_by_many_at_once_and_over_a_draft_that_somebody_lef
     assert os.stat(places[0]).st_ino == inode
 
 
+def test_old_ones_go_when_a_new_one_is_made_unless_somebody_holds_them(home, tree):
+    roots = os.path.dirname(os.path.dirname(tree))
+    places = {name: os.path.join(roots, name, "tree") for name in ("held", "old", "young")}
+    for path in places.values():
+        os.makedirs(path)
+    lock = roottree.hold(places["held"])
+    for name in ("held", "old"):
+        os.utime(os.path.dirname(places[name]), (0, 0))
+    roottree._forget_old(roots)
+    os.close(lock)
+    assert sorted(name for name, path in places.items() if os.path.exists(path)) == ["held", "young"]
+    assert roottree.build(home) == tree
+
+
 def test_the_python_that_stands_alone_runs_where_there_is_nothing_else(home, tmp_path):
     alone = roottree.self_contained(home)
     place = f"{tmp_path}{roottree.ALONE}"

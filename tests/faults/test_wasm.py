@@ -176,6 +176,34 @@ def test_the_warm_process_may_die_at_any_time(make):
     assert (before.run_code("1 + 1").text, after.run_code("1 + 1").text) == ("2", "2")
 
 
+def test_what_was_made_ahead_ends_with_the_warm_process(make):
+    used = make()
+    warm = parent_of(steward_of(used))
+    taken = {steward_of(used), *usage.descendants(steward_of(used))}
+    eventually(
+        lambda: len(set(usage.descendants(warm)) - taken - {warm}) >= 6, "two are made ahead, with all of theirs"
+    )
+    ahead = set(usage.descendants(warm)) - taken - {warm}
+    os.kill(warm, signal.SIGKILL)
+    eventually(lambda: not any(map(is_alive, ahead)), "they are dead")
+    assert used.run_code("1 + 1").text == "2"
+
+
+def test_many_sandboxes_one_after_the_other_leave_nothing(make):
+    make().run_code("1")
+    hierarchy = cgroups.find()
+    opened = len(os.listdir("/proc/self/fd"))
+    names = []
+    for _ in range(25):
+        with Sandbox.create("wasm", lifetime=600) as sandbox:
+            names.append(sandbox.id)
+            assert sandbox.run_code("x = bytearray(1 << 20); open('f', 'wb').write(x)").text == str(1 << 20)
+    assert [name for name in names if os.path.exists(f"{state_dir()}/wasm/{name}")] == []
+    parents = () if hierarchy is None else set(hierarchy.parents.values())
+    assert [name for parent in parents for name in names if os.path.exists(f"{parent}/{name}")] == []
+    assert len(os.listdir("/proc/self/fd")) <= opened
+
+
 def test_a_full_memory_is_told_and_the_sandbox_goes_on(make):
     sandbox, other = make(resources={"memory": "160M"}), make()
     full = sandbox.run_code("x = bytearray(400 << 20); len(x)", timeout=60)

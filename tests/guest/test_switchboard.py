@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 from atoll.guest import switchboard
 from atoll.guest.keeperline import KeeperLine
 from atoll.guest.loop import Loop
-from atoll.guest.switchboard import CREDIT, DATA, END, OPEN, ORDER, WINDOW, Switchboard
+from atoll.guest.switchboard import CREDIT, DATA, END, OPEN, ORDER, WINDOW, WORD, Switchboard
 
 PATIENCE = 20
 HEAD = struct.Struct(">BII")
@@ -152,6 +152,28 @@ def test_orders_pass_and_a_guest_cannot_give_any(boards):
     with near.open() as client, far.take() as guest:
         client.sendall(b"goes on")
         assert guest.recv(100) == b"goes on"
+
+
+def test_the_first_word_of_a_guest_reaches_its_keeper_and_no_other(boards):
+    near, far = boards
+    far.control.send(b'{"serving":true}')
+    assert near.control.recv(100) == b'{"serving":true}'
+    far.control.send(b"more")
+    with near.open() as client, far.take() as guest:
+        client.sendall(b"hello")
+        assert guest.recv(5) == b"hello"
+    near.control.settimeout(0.05)
+    with pytest.raises(TimeoutError):
+        near.control.recv(100)
+
+
+def test_a_guest_that_has_more_to_say_is_cut_off(hostile):
+    near, raw = hostile
+    raw.sendall(HEAD.pack(WORD, 0, 4) + b"word")
+    assert near.control.recv(100) == b"word"
+    raw.sendall(HEAD.pack(WORD, 0, 4) + b"more")
+    assert near.control.recv(100) == b""
+    assert receive_all(raw) == b""
 
 
 def test_the_end_of_the_stream_ends_everything():

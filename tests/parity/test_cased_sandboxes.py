@@ -585,6 +585,7 @@ def test_a_wall_that_is_not_there_says_what_to_do(wall, monkeypatch):
         Sandbox.create("absent")
 
 
+@once
 def test_errors_of_a_wall_are_handled_by_hand(wall, monkeypatch):
     """Provider failures: whoever prefers so catches the error of one wall and takes another."""
     monkeypatch.setitem(registry.BUILT_IN, "absent", registry.BuiltIn("no_such_package:Driver", "absent"))

@@ -325,25 +325,24 @@ def test_three_kinds_of_patterns(wall, project):
 
 
 @needs(COMMANDS)
-def test_a_session_keeps_its_state(wall):
+def test_a_session_keeps_its_state(wall, shared):
     """Stateful sessions: directory, variables and an activated environment, until the program that uses all three."""
-    with Sandbox.create() as sandbox:
-        sandbox.files.write("src/venv/bin/activate", "PATH=$PWD/venv/bin:$PATH\n")
-        sandbox.files.write("src/venv/bin/tool", "#!/bin/sh\necho the tool of the environment\n", mode=0o755)
-        sandbox.files.write(
-            "src/main.py",
-            textwrap.dedent("""
-            import os, subprocess
-            print(os.path.basename(os.getcwd()), os.environ["DEBUG"], flush=True)
-            subprocess.run("tool")
-        """),
-        )
-        with sandbox.session() as session:
-            session.run("cd src")
-            session.run("export DEBUG=1")
-            session.run("source venv/bin/activate")
-            result = session.run("python3 main.py")
-        assert result.stdout == "src 1\nthe tool of the environment\n"
+    shared.files.write("src/venv/bin/activate", "PATH=$PWD/venv/bin:$PATH\n")
+    shared.files.write("src/venv/bin/tool", "#!/bin/sh\necho the tool of the environment\n", mode=0o755)
+    shared.files.write(
+        "src/main.py",
+        textwrap.dedent("""
+        import os, subprocess
+        print(os.path.basename(os.getcwd()), os.environ["DEBUG"], flush=True)
+        subprocess.run("tool")
+    """),
+    )
+    with shared.session() as session:
+        session.run("cd src")
+        session.run("export DEBUG=1")
+        session.run("source venv/bin/activate")
+        result = session.run("python3 main.py")
+    assert result.stdout == "src 1\nthe tool of the environment\n"
 
 
 @needs(COMMANDS)

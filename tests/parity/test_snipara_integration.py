@@ -16,15 +16,14 @@ CODE, COMMANDS = Capability.CODE, Capability.COMMANDS
 
 
 @needs(COMMANDS)
-def test_multi_file_changes(wall, here):
+def test_multi_file_changes(wall, shared, here):
     """When to use it: a task that changes several files and runs what it has made."""
-    with Sandbox.create() as sandbox:
-        sandbox.files.write("app/rules.py", "def valid(name): return name.isidentifier()\n")
-        sandbox.files.write("app/main.py", "import sys, rules\nprint([rules.valid(word) for word in sys.argv[1:]])\n")
-        assert sandbox.run("python3 app/main.py good 'not good'").stdout == "[True, False]\n"
-        assert {match.path.rpartition("/")[2] for match in sandbox.files.search(content="valid")} == {
-            "rules.py", "main.py"
-        }  # fmt: skip
+    shared.files.write("app/rules.py", "def valid(name): return name.isidentifier()\n")
+    shared.files.write("app/main.py", "import sys, rules\nprint([rules.valid(word) for word in sys.argv[1:]])\n")
+    assert shared.run("python3 app/main.py good 'not good'").stdout == "[True, False]\n"
+    assert {match.path.rpartition("/")[2] for match in shared.files.search(content="valid")} == {
+        "rules.py", "main.py"
+    }  # fmt: skip
 
 
 @needs(CODE)

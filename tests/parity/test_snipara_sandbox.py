@@ -10,6 +10,8 @@ import pytest
 from atoll import AsyncSandbox, Capability, Resources, Sandbox
 from atoll.testing.needs import needs
 
+from .walls import once
+
 CODE, COMMANDS, LIMITS = Capability.CODE, Capability.COMMANDS, Capability.LIMITS
 
 
@@ -31,6 +33,7 @@ def test_sandboxed_execution_in_each_environment(wall):
         assert sandbox.driver == wall
 
 
+@once
 @needs(CODE)
 def test_the_environment_is_chosen_by_a_variable(wall, monkeypatch):
     """Configuration: an environment variable names the wall."""
@@ -79,15 +82,14 @@ def test_validation_through_real_code(wall, shared):
 
 
 @needs(COMMANDS)
-def test_long_running_execution(wall):
+def test_long_running_execution(wall, shared):
     """Long-running execution: a process that outlives who started it, and is found again."""
-    with Sandbox.create() as sandbox:
-        started = sandbox.start("until [ -e go ]; do sleep 0.01; done; echo finished")
-        pid = started.pid
-        started.detach()
-        again = Sandbox.connect(sandbox.id)
-        again.files.write("go", "")
-        assert again.attach(pid).wait(30).stdout == "finished\n"
+    started = shared.start("until [ -e go ]; do sleep 0.01; done; echo finished")
+    pid = started.pid
+    started.detach()
+    again = Sandbox.connect(shared.id)
+    again.files.write("go", "")
+    assert again.attach(pid).wait(30).stdout == "finished\n"
 
 
 @needs(CODE)

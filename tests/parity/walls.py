@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from functools import cache
+from zlib import crc32
 
 from atoll import AtollError, registry
 from atoll.client.choosing import why_not_ready
 from atoll.io import BlockingIO, drive
 from atoll.testing.needs import needed
 
+from ..thorough import SEED, THOROUGH
+
+OTHERS = 2
 LOCAL = ("jail", "fake", "bwrap", "docker", "gvisor", "inprocess", "wasm", "jupyter")
 
 
@@ -39,6 +43,15 @@ def once(test):
 
 
 def fit_for(test):
-    """The names of the walls that can do what a test needs."""
+    """The walls that a test runs on, of those that can do what it needs: the default one, and of the others some.
+
+    Which ones is another matter for each test and each day. ATOLL_THOROUGH=1 takes all of them.
+    """
     names = [name for name, capabilities in ready().items() if needed(test) <= capabilities]
-    return names[:1] if getattr(test, "parity_once", False) else names
+    first, others = names[:1], names[1:]
+    if getattr(test, "parity_once", False):
+        return first
+    if not THOROUGH and others:
+        start = (SEED + crc32(test.__name__.encode())) % len(others)
+        others = [*others[start:], *others[:start]][:OTHERS]
+    return [*first, *others]

@@ -50,7 +50,7 @@ class GVisorDriver(CopiedHistory):
         runtime = gvisor_runtime.cached(home)
         rootless = os.geteuid() != 0
         user = 0 if rootless else layout.USER
-        root = roottree.build(home)
+        root = roottree.with_busybox(home) if runtime.needs_busybox else roottree.build(home)
         limits = spec.resources
         command = guest_command(roottree.PYTHON, roottree.GUEST, ("--stream-fds", "0,1"), _config(spec), "begin.py")
         return {
@@ -63,7 +63,7 @@ class GVisorDriver(CopiedHistory):
             "workdir": spec.workdir,
             # A snapshot has its own workspace.
             "source": _source(spec.source, home) if spec.source and spec.snapshot is None else None,
-            "places": _places(spec, box, root, busybox=runtime.needs_busybox),
+            "places": _places(spec, box),
             "command": [*command, "--descend", f"{user},{user},{limits.pids}"],
             "env": _environment(spec, rootless=rootless),
             "memory": limits.memory,
@@ -128,7 +128,7 @@ def _source(path: str, home: str) -> str:
     return real
 
 
-def _places(spec: Spec, box: str, root: str, *, busybox: bool) -> list[tuple[str, str, bool]]:
+def _places(spec: Spec, box: str) -> list[tuple[str, str, bool]]:
     files = f"{box}/{FILES}"
     found = [
         (f"{files}/tmp", "/tmp", True),  # noqa: S108 - the sandbox's own
@@ -137,11 +137,6 @@ def _places(spec: Spec, box: str, root: str, *, busybox: bool) -> list[tuple[str
     ]
     if site := roottree.site_packages():
         found.append((site, roottree.SITE_PACKAGES, False))
-    if pickle := cloudpickle_directory():
-        found.append((pickle, roottree.CLOUDPICKLE, False))
-    tool = f"{root}/usr/bin/busybox"
-    if busybox and os.path.exists(tool):
-        found += [(tool, f"/usr/bin/{name}", False) for name in ("ls", "stat")]
     return found
 
 

@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from ..engine import kernel, messages, usage
+from ..engine import kernel, messages, roottree, usage
 from ..engine.copying import copy_tree
 from ..engine.holders import Holder
 from ..engine.removal import remove_tree
@@ -38,6 +38,7 @@ class GVisorWall(Wall):
     def __init__(self, box: str, job: Mapping[str, Any]) -> None:
         super().__init__(box, job)
         tree.adopt_orphans()
+        self._root = roottree.hold(job["root"])  # while this process lives
         self._name = os.path.basename(box)
         self._limits = Limits(box, job)
         self._said = -1
@@ -154,6 +155,10 @@ class GVisorWall(Wall):
     def _walls(self) -> list[str]:
         layers = [f"gVisor {self.job['version']} ({self.job['platform']})", "no capabilities", "no_new_privs"]
         return [*layers, *(["control group"] if self._limits.group is not None else [])]
+
+    def forsake(self) -> None:
+        if self._storage is not None:
+            self._storage.forsake()
 
     def end(self) -> None:
         if self._frozen and self._limits.group is not None:

@@ -67,8 +67,8 @@ def ask(address: Address, method: str, path: str, body: Mapping[str, Any] | None
         connection.request(
             method, f"{address.base}/api/{path}", json.dumps(body) if body is not None else None, headers
         )
-        answer = connection.getresponse()
-        content = answer.read(_MOST)
+        with connection.getresponse() as answer:
+            content = answer.read(_MOST)
     except (OSError, HTTPException) as error:
         raise StartFailed(
             f"No Jupyter server answers at {address.shown}: {error}.",

@@ -21,8 +21,9 @@ from .jupyter_socket import Closed, WebSocket
 
 TARGET = "atoll"
 _READY = 90.0
-_ALIVE = 10.0
-_SILENCE = 45.0
+_ALIVE = 5.0
+_SILENCE = 8.0
+_DEAD = 90.0
 _LAST_WORDS = 5.0
 _CHUNK = 1 << 18
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -39,6 +40,8 @@ class Tunnel:
         self._session = os.urandom(16).hex()
         self._comm = os.urandom(16).hex()
         self._shown = address.shown
+        self._address = address
+        self._kernel = kernel_id
         self._until = time.monotonic() + _READY
         self.ended = False
         try:
@@ -129,8 +132,12 @@ class Tunnel:
         """Say something to the far end. Raises OSError."""
         self._say("comm_msg", {"comm_id": self._comm, "data": data})
 
-    def ping(self) -> None:
-        self._socket.ping()
+    def check(self) -> None:
+        """Ask the server whether the kernel is there, which says nothing. Raises Closed."""
+        try:
+            rest.ask(self._address, "GET", f"kernels/{quote(self._kernel, safe='')}")
+        except StartFailed as failed:
+            raise Closed(f"the kernel that held the sandbox is gone ({failed})") from None
 
     def _say(self, kind: str, content: dict[str, Any]) -> str:
         name = os.urandom(16).hex()
@@ -175,8 +182,11 @@ def _carry(tunnel: Tunnel, end: socket.socket) -> None:
         if time.monotonic() - said >= _ALIVE:
             said = time.monotonic()
             tunnel.put({"alive": True})
-        if time.monotonic() - heard > _SILENCE:
-            raise Closed("the server has said nothing for a while")
+            # To what it is told it says at least that it is busy, and idle again.
+            if said - heard > _SILENCE:
+                tunnel.check()
+        if time.monotonic() - heard > _DEAD:
+            raise Closed("the kernel that held the sandbox has said nothing for a while")
 
 
 def _part(tunnel: Tunnel) -> None:

@@ -44,7 +44,7 @@ class WasmDriver(CopiedHistory):
     warm = True
 
     def warmth(self) -> tuple[str, str]:
-        return "atoll.drivers.wasm_nursery:prepare", wasm_runtime.find().dumps()
+        return "atoll.drivers.wasm_stock:prepare", wasm_runtime.find().dumps()
 
     def prepare(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
         _refuse(spec)

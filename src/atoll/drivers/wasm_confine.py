@@ -7,6 +7,7 @@ that it is left with: it opens nothing else, starts no program, makes no socket,
 from __future__ import annotations
 
 import errno
+import functools
 import os
 
 from ..engine import kernel, landlock, seccomp
@@ -86,6 +87,7 @@ _MEMORY = ((9, 10), (222, 226))
 _EXECUTABLE = 4
 
 
+@functools.cache
 def program(machine: str) -> bytes:
     """The filter for a machine: calls that are not on the list fail. Raises OSError where there is none."""
     if machine not in _COLUMN:

@@ -1,191 +1,32 @@
-"""A context's process, outside of the instance that it runs: brings requests in, and answers and output out.
-
-Everything that comes from the instance is hostile.
-"""
+"""A context's process, which runs an instance: a fork of the guest, or one that was forked before anybody wanted it."""
 
 from __future__ import annotations
 
-import errno
-import json
 import os
 import select
 import signal
-import struct
+import socket
 import threading
-import time
-from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from ..guest import contextprocess, freezing, inwasm
-from ..guest.cellstreams import Streams
+from ..engine import messages
+from ..engine.steward.bounds import Bounds
+from ..guest import contextprocess, inwasm, packets
 from ..guest.config import Config
 from ..guest.contextprocess import BROKEN, Ends
-from ..guest.port import SMALL, HungUp, Port
-from ..guest.ports import Reception
-from ..wire.frames import CALL, DATA, EVENT, MAX_PAYLOAD
-from . import wasm_abi as abi, wasm_confine
+from ..guest.contextstart import ContextSettings, Started
+from ..guest.descriptors import pipe
+from ..guest.machine import Machine
+from ..guest.shared import Shared
+from . import wasm_confine
+from .wasm_bridge import Bridge
 from .wasm_engine import explain
 
 if TYPE_CHECKING:
     from .wasm_nursery import Nursery
 
-_LENGTH = struct.Struct("<I")
-_LONGEST = MAX_PAYLOAD + 1
 _SERVE = f'__import__("sys").{inwasm.SERVE}()'
-_KINDS = (DATA, EVENT)
-"""What an instance may send to its client. The end of an answer is the host's to tell."""
-
-
-class _Interrupted(Exception):
-    """A wait for the client has to end."""
-
-
-class Bridge:
-    """Between the portal of an instance and those whom its context serves."""
-
-    def __init__(self, ends: Ends, start: dict[str, Any]) -> None:
-        self._shared = ends.shared
-        self._reception = Reception(ends.wire)
-        self._guest = self._reception.guest
-        self._streams = Streams(self._guest, ends.shared, ends.taps)
-        self._port: Port = self._guest
-        self._do = ""
-        self._count = 0
-        self._outgoing = _framed(json.dumps(start).encode())
-        self._requests = self._serve()
-        self._begun = False
-        self._wanted = b""
-        self._answer = b""
-        self._told = -1
-        self._until = 0.0
-        self._waits = False
-
-    def says(self, size: int) -> bytes:
-        """What the instance reads."""
-        if not self._outgoing:
-            self._outgoing = _framed(self._next())
-        data, self._outgoing = self._outgoing[:size], self._outgoing[size:]
-        return data
-
-    def hears(self, message: memoryview) -> None:
-        """What the instance writes. Raises OSError."""
-        if not 0 < len(message) <= _LONGEST:
-            raise abi.failure(errno.EMSGSIZE)
-        word = bytes(message[:1])
-        if word == inwasm.PUT:
-            self._put(message)
-        elif word == inwasm.RUNS:
-            self._shared.running = bytes(message[1:2]) == b"\1"
-        elif word == inwasm.SAY and self._told >= 0:
-            self._set_alarm()
-            os.write(self._told, message[1:])
-        else:
-            self._wanted, self._answer = word, bytes(message[1:])
-
-    def interrupt(self) -> None:
-        """Called where signals are handled. Raises _Interrupted out of a wait for the client."""
-        if self._waits:
-            self._waits = False
-            raise _Interrupted
-
-    def _put(self, message: memoryview) -> None:
-        if len(message) < 3 or message[1] not in _KINDS or len(message) - 3 > SMALL:
-            raise abi.failure(errno.EINVAL)
-        try:
-            self._port.put(message[1], message[3:], message[2])
-        except HungUp:
-            raise abi.failure(errno.EPIPE) from None
-
-    def _next(self) -> bytes:
-        if self._wanted == inwasm.ANSWER:
-            return self._request()
-        if self._wanted == inwasm.WANTS:
-            return self._frame()
-        if self._wanted == inwasm.FORK:
-            return self._copy()
-        raise abi.failure(errno.EINVAL)
-
-    def _request(self) -> bytes:
-        answer, self._answer = self._answer, b""
-        request = self._requests.send(answer) if self._begun else next(self._requests)
-        self._begun = True
-        return json.dumps(request).encode()
-
-    def _serve(self) -> Generator[dict[str, Any], bytes, NoReturn]:
-        """Gives one request after the other, and takes their answers; as `guest.cells.Service` does it."""
-        while True:
-            upcoming = self._reception.next()
-            if upcoming is None:
-                os._exit(0)
-            port, request = upcoming
-            try:
-                yield from self._one(port, request)
-            except HungUp:
-                if port is self._guest:
-                    os._exit(0)
-
-    def _one(self, port: Port, request: dict[str, Any]) -> Generator[dict[str, Any], bytes, None]:
-        shared, guest = self._shared, self._guest
-        if request.get("do") == "dress" and port is guest:
-            yield request
-            return
-        if request.get("do", "code") == "code":
-            self._count += 1
-        shared.begin(port.lane, port.channel, self._count)
-        if port.lane and shared.waiting:
-            guest.settle()
-        if shared.cut:
-            request["cut"], shared.cut = True, False
-        self._port, self._do = port, request.get("do", "code")
-        answer = yield request
-        self._port = guest
-        shared.running = False
-        if port.lane and self._streams.relays():
-            guest.settle()
-        shared.end()
-        if port.lane and shared.relaying:
-            guest.settle()  # it began to send something on before it could see the end
-        port.end(answer)
-
-    def _frame(self) -> bytes:
-        try:
-            self._waits = True
-            frame = self._port.frame()
-            self._waits = False
-        except _Interrupted:
-            return b""
-        if frame is None or frame.kind not in (CALL, DATA):
-            return b""
-        return bytes((frame.kind, frame.stream)) + frame.payload
-
-    def _copy(self) -> bytes:
-        """Make a copy of this process that can be spared; its parent gives what it has said. A copy makes none."""
-        if self._do != "freeze" or self._told >= 0:
-            raise abi.failure(errno.EPERM)
-        seconds = min(float(json.loads(self._answer)), freezing.SECONDS)
-        deadline = time.monotonic() + seconds
-        reader, writer = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            os.close(reader)
-            self._told, self._until = writer, deadline
-            self._set_alarm()
-            return b"null"
-        os.close(writer)
-        outcome = freezing.watch_child(reader, pid, deadline, lambda child: os.waitpid(child, 0)[1])
-        return json.dumps(outcome).encode()
-
-    def _set_alarm(self) -> None:
-        """In a copy: nobody may kill it, so that it sees to its end itself. A variable has half of the time left."""
-        left = self._until - time.monotonic()
-        if left <= 0:
-            os._exit(0)
-        signal.setitimer(signal.ITIMER_REAL, max(0.001, left / 2))
-
-
-def _framed(message: bytes) -> bytes:
-    return _LENGTH.pack(len(message)) + message
+_FIRST_TO_DIE = b"1000"
 
 
 class Terms(NamedTuple):
@@ -197,29 +38,136 @@ class Terms(NamedTuple):
 
 def become(nursery: Nursery, terms: Terms, config: Config, env: dict[str, str], ends: Ends, frozen: str) -> NoReturn:
     """In a fork of the guest: be a context whose Python runs in a copy of the instance."""
+
+    def begin() -> dict[str, Any]:
+        return _settle(nursery, bridge, terms.code, Brief(config, env, frozen))
+
     try:
-        contextprocess.reset_signals()
-        os.setsid()
-        root = config.root
-        contextprocess.connect(ends)
-        state = config.state_directory()
-        nursery.show(root, state)
-        start = {
-            "env": {**config.environment(), **env},
-            "cwd": _inside(os.getcwd(), root),
-            "state": nursery.state,
-            "frozen": f"{nursery.state}/{os.path.basename(frozen)}" if frozen else "",
-        }
-        bridge = Bridge(ends, start)
-        nursery.wasi.hears, nursery.wasi.says = bridge.hears, bridge.says
+        _leave_family(ends)
         nursery.instance.limit_memory(terms.memory)
-        wasm_confine.confine((root, state), nursery.library, terms.code)
-        _listen(nursery, bridge)
+        bridge = Bridge(ends, begin)
+        _run(nursery, bridge)
+    finally:
+        os._exit(BROKEN)
+
+
+class Brief(NamedTuple):
+    """What a context is to be."""
+
+    config: Config
+    env: dict[str, str]
+    frozen: str
+
+
+def _leave_family(ends: Ends) -> None:
+    contextprocess.reset_signals()
+    os.setsid()
+    contextprocess.connect(ends)
+
+
+def _run(nursery: Nursery, bridge: Bridge) -> None:
+    nursery.wasi.hears, nursery.wasi.says = bridge.hears, bridge.says
+    try:
         nursery.instance.turn(_SERVE)
     except BaseException as error:  # noqa: BLE001 - it must not unwind into the guest's code
         explain(error)
+
+
+def _settle(nursery: Nursery, bridge: Bridge, code: bytes, brief: Brief) -> dict[str, Any]:
+    """Have the files of the sandbox, close the second wall, and give what the instance has to know."""
+    root, state = brief.config.root, brief.config.state_directory()
+    nursery.show(root, state)
+    start = {
+        "env": {**brief.config.environment(), **brief.env},
+        "cwd": _inside(os.getcwd(), root),
+        "state": nursery.state,
+        "frozen": f"{nursery.state}/{os.path.basename(brief.frozen)}" if brief.frozen else "",
+    }
+    wasm_confine.confine((root, state), nursery.library, code)
+    _listen(nursery, bridge)
+    return start
+
+
+class Parked:
+    """The process of a context that nobody has wanted yet. Its instance has begun, and waits to be told what to be."""
+
+    def __init__(self, nursery: Nursery, memory: int) -> None:
+        self.memory = memory
+        self._made: list[int] = []
+        self._wire, theirs = packets.pair()
+        self._shared = Shared()
+        self._outputs, ends = _pipes(self._made)
+        code = wasm_confine.program(os.uname().machine)
+        self._pid = os.fork()
+        if self._pid == 0:
+            null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+            _wait(nursery, Terms(memory, code), Ends(theirs, null, *ends, self._outputs, self._shared))
+        theirs.close()
+        for fd in ends:
+            os.close(fd)
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """Descriptors that whoever has this must not close."""
+        return (self._wire.fileno(), *self._outputs)
+
+    def start(self, machine: Machine, settings: ContextSettings, box: str, limits: dict[str, Any]) -> Started | None:
+        """Have it be a context, in the directory that this process is in; None where it is of no use any more."""
+        order = {
+            "config": machine.config._asdict(),
+            "env": settings.env,
+            "frozen": settings.frozen,
+            "box": box,
+            "limits": limits,
+        }
+        here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            messages.send(self._wire, order, here)
+        except (OSError, ValueError):
+            return None
+        finally:
+            os.close(here)
+        self._wire.setblocking(False)
+        pid = self._pid
+        watch = machine.reaper.watch
+        return Started(self._wire, pid, 0, self._outputs, self._shared, lambda exited: watch(pid, exited))
+
+
+def _pipes(made: list[int]) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Ends to read from, and ends to write to, of standard output and standard error."""
+    first, second = pipe(made), pipe(made)
+    return (first[0], second[0]), (first[1], second[1])
+
+
+def _wait(nursery: Nursery, terms: Terms, ends: Ends) -> NoReturn:
+    """In the process that is parked."""
+
+    def begin() -> dict[str, Any]:
+        return _settle(nursery, bridge, terms.code, _told(ends.wire))
+
+    try:
+        _leave_family(ends)
+        nursery.instance.limit_memory(terms.memory)
+        bridge = Bridge(ends, begin)
+        _run(nursery, bridge)
     finally:
         os._exit(BROKEN)
+
+
+def _told(wire: socket.socket) -> Brief:
+    """Wait to be told, and join the sandbox: what its guest was put under before it forks others, this one was not."""
+    try:
+        order, (here,) = messages.receive(wire)
+    except (messages.Ended, OSError):
+        os._exit(0)
+    os.fchdir(here)
+    os.close(here)
+    score, kills = Bounds(os.path.basename(order["box"]), order["box"], order["limits"]).enter()
+    os.pwrite(score, _FIRST_TO_DIE, 0)
+    for fd in (score, kills):
+        if fd is not None:
+            os.close(fd)
+    return Brief(Config(**order["config"]), order["env"], order["frozen"])
 
 
 def _inside(path: str, root: str) -> str:

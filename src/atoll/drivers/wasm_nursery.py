@@ -7,7 +7,6 @@ import os
 
 from ..engine.launch import cloudpickle_directory
 from ..engine.steward.lines import package_directory
-from . import wasm_context  # noqa: F401 - what the forks need has to be there
 from .wasm_engine import Instance, load, make_engine
 from .wasm_interrupts import Finder, Words, is_noted, note
 from .wasm_runtime import Runtime
@@ -118,30 +117,3 @@ def write_words(runtime: Runtime) -> None:
 
 def _directory(path: str) -> int:
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-
-
-class Unprepared(Exception):
-    """What was compiled does not run."""
-
-    def __init__(self, message: str, home: str) -> None:
-        super().__init__(message)
-        self.hint = f"Remove {home}, so that it is compiled again; or: pip install --force-reinstall 'atoll[wasm]'"
-
-
-_prepared: list[Nursery] = []
-
-
-def prepare(text: str) -> None:
-    """In the warm process, before the first fork."""
-    runtime = Runtime.loads(text)
-    try:
-        nursery = Nursery(runtime)
-        nursery.prepare()
-    except BaseException as error:
-        raise Unprepared(f"{error}", runtime.home) from error
-    _prepared[:] = [nursery]
-
-
-def prepared() -> Nursery:
-    """In a fork of it."""
-    return _prepared[0]

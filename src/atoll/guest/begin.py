@@ -11,7 +11,10 @@ import _frozen_importlib as bootstrap
 import _frozen_importlib_external as external
 import marshal
 import sys
-from typing import Any, Optional
+
+MYPY = False
+if MYPY:  # `typing` is one of the modules that are to come from the file
+    from typing import Any, Optional
 
 MODULES = "modules"
 
@@ -54,10 +57,12 @@ class Finder:
         if name not in self._modules:
             return None
         place, is_package, code = self._modules[name]
-        loader: Any = (Loader if code else external.ExtensionFileLoader)(name, place)
+        loader: Any
+        loader = (Loader if code else external.ExtensionFileLoader)(name, place)
         if code:
             loader.code = code
-        spec: Any = bootstrap.ModuleSpec(name, loader, origin=place, is_package=is_package)
+        spec: Any
+        spec = bootstrap.ModuleSpec(name, loader, origin=place, is_package=is_package)
         spec._set_fileattr = True  # noqa: SLF001  # as the library's own finders do
         if is_package:
             spec.submodule_search_locations.append(place.rsplit("/", 1)[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import Callable, Dict, List, NamedTuple, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from . import contextbrief, packets
 from .births import Newborn, Unable
@@ -12,6 +12,7 @@ from .contextprocess import Ends, become_context
 from .descriptors import close_all, pipe
 from .guard import RESTRICTED
 from .machine import Machine
+from .marks import put_mark
 from .refusal import no_process_left
 from .shared import Shared
 
@@ -53,7 +54,15 @@ def start(machine: Machine, settings: ContextSettings) -> Started:
             return _brief(machine, settings, machine.births.make())
         except Unable:
             machine.births = None
-    return _forked(machine, settings)
+    return _made_ahead(machine, settings) or _forked(machine, settings)
+
+
+def _made_ahead(machine: Machine, settings: ContextSettings) -> Optional[Started]:
+    """One that is a child of the guest already, and has no mark yet."""
+    started: Optional[Started] = None if machine.spare is None else machine.spare(machine, settings)
+    if started is not None:
+        put_mark(started.pid, machine.marks.newest)
+    return started
 
 
 def adopted(machine: Machine, newborn: Newborn) -> Started:

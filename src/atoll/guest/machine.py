@@ -22,6 +22,7 @@ class Machine:
     """
     Attributes:
         births: who makes the processes of contexts, if it is not the guest that forks them.
+        spare: gives a context that was made ahead, called with this and the settings; or None.
         become: what a fork becomes instead of a plain Python process; called as `contextprocess.become_context` is.
     """
 
@@ -34,6 +35,7 @@ class Machine:
         self.victims = Victims(score, kills)
         self.thrift = Thrift(self.loop, self.killer, self.victims, config.memory) if config.memory else None
         self.births: Optional[Births] = None
+        self.spare: Optional[Callable[..., Any]] = None
         self.become: Optional[Callable[..., NoReturn]] = None
         self.nest: Any = None
         self.root = Root(config.root, config.workdir, config.root_inside)

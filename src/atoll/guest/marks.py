@@ -27,6 +27,10 @@ class Marks:
         self._first = self._newest = ceiling - 1 - drawn
         self._apply()
 
+    @property
+    def newest(self) -> int:
+        return self._newest
+
     def issue(self) -> int:
         """A new mark, which every process started from now on carries."""
         self._newest -= 1

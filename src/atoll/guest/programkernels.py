@@ -16,8 +16,15 @@ from .programwire import KernelDied, Unsupported
 READY_SECONDS = 60.0
 LONGEST_SOCKET = 100
 LAST_WORDS = 50
-# What processes of a cell write goes to the guest by itself, who can hold them up; through a kernel nobody can.
+# What a cell and its processes write goes to the guest by itself, who can hold them up; through a kernel nobody can,
+# and the last words of one that dies would be lost.
 DIRECT = "--IPKernelApp.capture_fd_output=False"
+STREAMS = """
+import io, sys
+for name, fd in (("stdout", 1), ("stderr", 2)):
+    stream = io.TextIOWrapper(open(fd, "wb", closefd=False), "utf-8", "backslashreplace", line_buffering=True)
+    setattr(sys, name, stream)
+"""
 LAUNCHER = ["-m", "ipykernel_launcher", "-f", "{connection_file}"]
 
 
@@ -34,6 +41,7 @@ class Kernel:
                 'packages=["ipykernel"], or use an image that has them.' % name
             ) from None
         self._pid = 0
+        self.has_streams = False
         self._directory = tempfile.mkdtemp(prefix="kernel-")
         os.environ["JUPYTER_RUNTIME_DIR"] = self._directory
         os.environ.setdefault("IPYTHONDIR", os.path.join(self._directory, "ipython"))
@@ -55,6 +63,8 @@ class Kernel:
             # Without a file where a path does not fit into a socket's name.
             self._manager.ip = path if len(path) < LONGEST_SOCKET else "@" + os.path.basename(self._directory)
         self._start(spec)
+        if self._pid:
+            self._await_sockets()
         self.client: Any = self._manager.blocking_client()
         self.client.start_channels()
         self._await()
@@ -72,10 +82,21 @@ class Kernel:
         if not _same(spec.argv[0]):
             env.pop("PYTHONPATH", None)  # it is for this Python, and might be poison for another one
         try:
-            more = [DIRECT] if "ipykernel_launcher" in spec.argv else []
-            self._manager.start_kernel(env=env, extra_arguments=more)
+            self.has_streams = "ipykernel_launcher" in spec.argv
+            self._manager.start_kernel(env=env, extra_arguments=[DIRECT] if self.has_streams else [])
         except OSError as error:
             raise Unsupported("The kernel cannot be started: %s: %s." % (spec.argv[0], error.strerror)) from None
+
+    def _await_sockets(self) -> None:
+        """Who connects before they are there waits for its next attempt."""
+        manager = self._manager
+        names = ["%s-%d" % (manager.ip, port) for port in (manager.shell_port, manager.iopub_port, manager.stdin_port)]
+        until = time.monotonic() + READY_SECONDS
+        while not manager.ip.startswith("@") and not all(map(os.path.exists, names)):
+            self.check()
+            if time.monotonic() > until:
+                raise KernelDied("the kernel did not start in time")
+            time.sleep(0.002)
 
     def _await(self) -> None:
         """Until it has answered on all channels."""
@@ -98,7 +119,7 @@ class Kernel:
             pass
 
     def _hears(self, until: float) -> bool:
-        again = time.monotonic() + 0.2
+        again = time.monotonic() + 0.02
         while time.monotonic() < min(again, until):
             if self.client.iopub_channel.socket.poll(5) and self.receive("iopub"):
                 return True
@@ -168,6 +189,9 @@ def _become_kernel(connection_file: str) -> NoReturn:
         app = importlib.import_module("ipykernel.kernelapp").IPKernelApp
         # By its parent's end it knows that nobody needs it any more.
         parent = "--IPKernelApp.parent_handle=%d" % os.getppid()
-        app.launch_instance(argv=["-f", connection_file, DIRECT, parent, "--HistoryManager.enabled=False"])
+        kernel = app.instance()
+        kernel.initialize(["-f", connection_file, DIRECT, parent, "--HistoryManager.enabled=False"])
+        exec(STREAMS, {})  # noqa: S102  # our own text, which other kernels are sent
+        kernel.start()
     finally:
         os._exit(1)

@@ -6,6 +6,7 @@ their own use it as their root, or make an image of it. It is made once for each
 
 ```
 <home>/roots/<tag>/tree/    the root file system; `build`
+<home>/roots/<tag>/busybox/ the same with other `ls` and `stat`; `with_busybox`
 <home>/roots/<tag>/alone/   Python, its library, its shared libraries, the loader and the guest; `self_contained`
 ```
 
@@ -20,8 +21,10 @@ import fcntl
 import os
 import stat
 import sys
+import time
 from collections.abc import Callable
 
+from ..launch import cloudpickle_directory
 from ..removal import remove_tree
 
 _VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -34,19 +37,19 @@ PYTHON_PATH = (LIBRARY, f"{LIBRARY}/lib-dynload", SITE_PACKAGES)
 GUEST = "/opt/atoll"
 """Where the guest is in the tree: `/opt/atoll/atoll/guest/__main__.py`."""
 CLOUDPICKLE = f"{GUEST}/cloudpickle"
-"""An empty directory, where a wall shows the caller's cloudpickle to the guest."""
+"""Where the caller's cloudpickle is in the tree, if there is one."""
 ALONE = GUEST
 """Where walls show what `self_contained` gives, so that the guest has one path everywhere."""
 # Changes with what is put into a tree.
 _FORMAT = 1
+_OLD = 30 * 86400.0
 
 
 def build(home: str) -> str:
     """The directory of a whole root file system; made when there is none. May block for seconds, once.
 
     Processes that ask at the same time end with the same one. It is for reading only. The directories that a wall
-    mounts on are there and empty: /proc /sys /dev /tmp /run /workspace /home/user, `SITE_PACKAGES` and
-    `CLOUDPICKLE`.
+    mounts on are there and empty: /proc /sys /dev /tmp /run /workspace /home/user and `SITE_PACKAGES`.
 
     Raises:
         WallUnavailable: this machine lacks what it takes.
@@ -55,6 +58,17 @@ def build(home: str) -> str:
     from . import making
 
     return _once(home, "tree", making.tree)
+
+
+def with_busybox(home: str) -> str:
+    """The same, with `ls` and `stat` of busybox where this machine has it; for a kernel that GNU's do not work on.
+
+    Raises as `build` does.
+    """
+    from . import making
+
+    tree = build(home)
+    return _once(home, "busybox", lambda draft: making.with_busybox(tree, draft))
 
 
 def self_contained(home: str) -> str:
@@ -75,6 +89,13 @@ def self_contained(home: str) -> str:
 
     tree = build(home)
     return _once(home, "alone", lambda draft: making.alone(tree, draft))
+
+
+def hold(path: str) -> int:
+    """A descriptor that keeps what one of these gave from being removed, for as long as it is open. Raises OSError."""
+    lock = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fcntl.flock(lock, fcntl.LOCK_SH)
+    return lock
 
 
 def alone_command(place: str = ALONE) -> list[str]:
@@ -103,7 +124,8 @@ def tag() -> str:
     import hashlib
 
     seen = [f"{_FORMAT}", sys.version]
-    for path in (interpreter(), os.__file__, "/bin/sh", "/usr/bin/env", "/etc/ld.so.cache"):
+    pickle = f"{cloudpickle_directory()}/cloudpickle.py"
+    for path in (interpreter(), os.__file__, pickle, "/bin/sh", "/usr/bin/env", "/etc/ld.so.cache"):
         with contextlib.suppress(OSError):
             found = os.stat(path)
             seen.append(f"{path} {found.st_ino} {found.st_size} {found.st_mtime_ns}")
@@ -120,8 +142,10 @@ def _once(home: str, name: str, make: Callable[[str], None]) -> str:
     place = f"{home}/roots/{tag()}"
     target = f"{place}/{name}"
     if os.path.isdir(target):
+        os.utime(place)
         return target
     os.makedirs(place, mode=0o755, exist_ok=True)
+    _forget_old(os.path.dirname(place))
     lock = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -140,6 +164,21 @@ def _once(home: str, name: str, make: Callable[[str], None]) -> str:
     finally:
         os.close(lock)
     return target
+
+
+def _forget_old(roots: str) -> None:
+    """Remove trees of other interpreters and versions that nobody has wanted for long, and nobody holds."""
+    for name in os.listdir(roots):
+        place = f"{roots}/{name}"
+        with contextlib.suppress(OSError):
+            if time.time() - os.stat(place).st_mtime < _OLD:
+                continue
+            lock = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                remove_tree(place)
+            finally:
+                os.close(lock)
 
 
 def _open_to_all(root: str) -> None:

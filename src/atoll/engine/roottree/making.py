@@ -11,6 +11,7 @@ import sys
 
 from ...guest import begin
 from .. import rootfs
+from ..launch import cloudpickle_directory
 from . import CLOUDPICKLE, GUEST, LIBRARY, PYTHON, SITE_PACKAGES, gathering, interpreter, package_directory, tools
 from .copying import Copier, merged
 
@@ -34,6 +35,7 @@ def tree(root: str) -> None:
     copier.libraries(tools.LIBRARIES)
     _etc(copier)
     _guest(copier)
+    _cloudpickle(copier)
     _compile(root + LIBRARY)
     _compile(root + GUEST)
     gathering.gather(root, f"{root}{GUEST}/{begin.MODULES}")
@@ -60,6 +62,17 @@ def alone(built: str, target: str) -> None:
     shutil.rmtree(f"{target}/needs")
 
 
+def with_busybox(built: str, target: str) -> None:
+    """Fill an empty directory with the files of a tree, but for some programs."""
+    shutil.copytree(built, target, symlinks=True, copy_function=os.link, dirs_exist_ok=True)
+    busybox = f"{target}/usr/bin/busybox"
+    for name in tools.OF_BUSYBOX if os.path.exists(busybox) else ():
+        path = f"{target}/usr/bin/{name}"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        os.link(busybox, path)
+
+
 def _skeleton(root: str) -> None:
     for name in _EMPTY:
         os.makedirs(f"{root}/{name}", exist_ok=True)
@@ -69,8 +82,7 @@ def _skeleton(root: str) -> None:
     for name in ("bin", "sbin", "lib", "lib64"):
         os.makedirs(f"{root}/usr/{name}", exist_ok=True)
         os.symlink(f"usr/{name}", f"{root}/{name}")
-    for path in (SITE_PACKAGES, CLOUDPICKLE):
-        os.makedirs(root + path)
+    os.makedirs(root + SITE_PACKAGES)
 
 
 def _tools(copier: Copier) -> None:
@@ -144,6 +156,12 @@ def _guest(copier: Copier) -> None:
         )
     with open(f"{copier.root}{GUEST}/atoll/__init__.py", "w", encoding="utf-8") as file:
         file.write("")
+
+
+def _cloudpickle(copier: Copier) -> None:
+    place = cloudpickle_directory()
+    if place:
+        copier.directory(place, CLOUDPICKLE, lambda path: not path.endswith(".py"))
 
 
 def _compile(directory: str) -> None:

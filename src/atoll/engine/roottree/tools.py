@@ -21,6 +21,9 @@ ldconfig ldd rsync bc dc time ip busybox
 
 NAMES = tuple(f"{SHELLS} {CORE} {TEXT} {ARCHIVES} {PROCESSES} {REST}".split())
 
+# What of these a kernel of its own may not be able to run, and busybox has as well.
+OF_BUSYBOX = ("ls", "stat")
+
 # Looked for here and not on the caller's PATH, which may hold wrappers that work only in the caller's home.
 PLACES = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin")
 

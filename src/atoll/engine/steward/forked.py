@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import kernel, messages
@@ -35,14 +36,26 @@ class ForkedWall(TreeWall):
         bounds.prepare()
         ours, theirs = messages.pair()
         with theirs:
-            self.guest = os.fork()
+            self.guest = self._unpark(theirs) or os.fork()
             if self.guest == 0:
                 self._become_guest(theirs, bounds)
         _await_birth(ours)
         bounds.watch(self.guest)
         return ours
 
-    def _become_guest(self, control: socket.socket, bounds: Bounds) -> NoReturn:
+    def _unpark(self, control: socket.socket) -> int:
+        """Have the guest that was made ahead serve; 0 where there is none."""
+        if not _parked:
+            return 0
+        line, pid = _parked.pop()
+        kind = type(self)
+        with line, contextlib.suppress(OSError, ValueError):
+            order = {"wall": f"{kind.__module__}:{kind.__qualname__}", "box": self.box, "job": self.job}
+            messages.send(line, order, control.fileno())
+            return pid
+        return 0
+
+    def _become_guest(self, control: socket.socket, bounds: Bounds, kept: tuple[int, ...] = ()) -> NoReturn:
         from ...guest.fresh import find_own_modules
         from ...guest.refusal import Refused
 
@@ -50,7 +63,7 @@ class ForkedWall(TreeWall):
             null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
             for fd in (0, 1, 2):
                 os.dup2(null, fd)
-            kernel.close_from(3, (control.fileno(),))
+            kernel.close_from(3, (control.fileno(), *kept))
             os.setsid()
             # Whoever loses its parent below the guest is the guest's, who takes notice of its end.
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
@@ -109,3 +122,36 @@ def _await_birth(guest: socket.socket) -> None:
         answer = {"failed": "its guest did not begin"}
     if "failed" in answer:
         raise StartFailed(f"The sandbox could not be made: {answer['failed']}.")
+
+
+on_park: list[Callable[[], tuple[int, ...]]] = []
+"""What a guest that is made ahead does while nobody waits; each gives the descriptors that must stay open for it."""
+
+_parked: list[tuple[socket.socket, int]] = []
+
+
+def park() -> tuple[int, ...]:
+    """In a steward that nobody has wanted yet: make its guest ahead. Gives the descriptors that it has to keep."""
+    ours, theirs = messages.pair()
+    pid = os.fork()
+    if pid == 0:
+        _wait(theirs)
+    theirs.close()
+    _parked[:] = [(ours, pid)]
+    return (ours.fileno(),)
+
+
+def _wait(line: socket.socket) -> NoReturn:
+    from .steward import load
+
+    try:
+        kernel.close_from(3, (line.fileno(),))
+        kept = tuple(fd for function in on_park for fd in function())
+        order, (control,) = messages.receive(line)
+        line.close()
+        wall = load(order["wall"])(order["box"], order["job"])
+        if isinstance(wall, ForkedWall):
+            bounds = Bounds(os.path.basename(wall.box), wall.box, wall.job["limits"])
+            wall._become_guest(socket.socket(fileno=control), bounds, kept)  # noqa: SLF001 - its own
+    finally:
+        os._exit(0)

@@ -83,13 +83,16 @@ class Storage:
         remove_tree(self._files)
         os.mkdir(self._files, 0o700)
 
-    def close(self, *, forget: bool = False) -> None:
-        """Let go of the disk; with `forget` what is not written yet need not be."""
+    def forsake(self) -> None:
+        """What is not written yet need not be."""
+        if self._mounted:
+            disk.shut_down(self._place)
+
+    def close(self) -> None:
+        """Let go of the disk."""
         if not self._mounted:
             return
         self._mounted = False
-        if forget:
-            disk.shut_down(self._place)
         for path in (self._files, self._place):
             with contextlib.suppress(OSError):  # it did not come so far
                 kernel.umount(path)

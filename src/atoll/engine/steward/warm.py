@@ -26,6 +26,9 @@ from . import bounds, forked, steward
 IDLE_SECONDS = 300.0
 _LOOK = 10.0
 _PATIENCE = 5.0
+# Where guests can be made ahead, so many are; not while requests still come in, which that would slow down.
+_SPARES = 2
+_QUIET = 0.02
 WANTED = (server, bounds, forked)
 """What its forks use, and find imported."""
 
@@ -74,11 +77,16 @@ def _named(target: str) -> Callable[[str], None]:
 def _serve(listener: socket.socket, path: str) -> None:
     last = time.monotonic()
     own = os.stat(path).st_ino
+    spares: list[socket.socket] = []
+    want = _SPARES if forked.on_park else 0
     while True:
-        if select.select([listener], [], [], _LOOK)[0]:
+        if select.select([listener], [], [], _QUIET if len(spares) < want else _LOOK)[0]:
             last = time.monotonic()
             with contextlib.suppress(OSError):
-                _fork(listener)
+                _fork(listener, spares)
+        elif len(spares) < want:
+            with contextlib.suppress(OSError):
+                spares.append(_spare())
         elif time.monotonic() - last > IDLE_SECONDS or not _is(path, own):
             return
 
@@ -90,7 +98,27 @@ def _is(path: str, inode: int) -> bool:
         return False
 
 
-def _fork(listener: socket.socket) -> None:
+def _spare() -> socket.socket:
+    """A steward that nobody has wanted yet, with its guest. It ends with this process."""
+    ours, theirs = messages.pair()
+    if os.fork() == 0:
+        _wait(theirs)
+    theirs.close()
+    return ours
+
+
+def _wait(line: socket.socket) -> NoReturn:
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        kernel.close_from(3, (line.fileno(),))
+        kept = forked.park()
+        _, fds = messages.receive(line)
+        _become(fds[0], fds[1], kept)
+    finally:
+        os._exit(1)
+
+
+def _fork(listener: socket.socket, spares: list[socket.socket]) -> None:
     client, _ = listener.accept()
     fds: list[int] = []
     with client:
@@ -98,12 +126,21 @@ def _fork(listener: socket.socket) -> None:
         try:
             request, fds = messages.receive(client)
             _import(str(request.get("wall")))
-            if len(fds) == 2 and os.fork() == 0:
+            if len(fds) == 2 and not _give(spares, fds) and os.fork() == 0:
                 _become(fds[0], fds[1])
         except (messages.Ended, ValueError):
             pass  # it thought better of it
         finally:
             messages.close(fds)
+
+
+def _give(spares: list[socket.socket], fds: list[int]) -> bool:
+    """Have a spare one take the order; False where there is none that does."""
+    while spares:
+        with spares.pop() as spare, contextlib.suppress(OSError):
+            messages.send(spare, {}, *fds)
+            return True
+    return False
 
 
 def _import(wall: str) -> None:
@@ -113,11 +150,11 @@ def _import(wall: str) -> None:
             steward.load(wall)
 
 
-def _become(order: int, maker: int) -> NoReturn:
+def _become(order: int, maker: int, kept: tuple[int, ...] = ()) -> NoReturn:
     """In the fork. It never returns into the loop, whose state is a copy."""
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        kernel.close_from(3, (order, maker))
+        kernel.close_from(3, (order, maker, *kept))
         with open(order, "rb", closefd=False) as source:
             job = json.load(source)
         os.close(order)

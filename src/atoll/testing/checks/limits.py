@@ -10,7 +10,7 @@ from ...errors import AtollError, Unsupported
 from ...sync import Sandbox
 from ...types import Capability
 from ..base import Checks, Make
-from ..needs import needs
+from ..needs import lacking, needs
 from ..waiting import eventually
 
 MEGABYTE = 1 << 20
@@ -99,6 +99,44 @@ class LimitChecks(Checks):
             return
         begun, before = time.monotonic(), sandbox.metrics().cpu_seconds
         sandbox.run("while :; do :; done", timeout=2.0)
+        used, passed = sandbox.metrics().cpu_seconds, time.monotonic() - begun
+        assert before is not None
+        assert used is not None
+        assert 0 < used - before < 0.5 * passed
+
+    @needs(Capability.LIMITS, Capability.CODE)
+    @lacking(Capability.COMMANDS)
+    def test_memory_of_a_cell_is_bounded(self, make: Make) -> None:
+        sandbox = make(resources={"memory": "160M"})
+        assert sandbox.run_code(f"len(bytearray({8 * MEGABYTE}))").text == str(8 * MEGABYTE)
+        assert not sandbox.run_code(f"len(bytearray({400 * MEGABYTE}))", timeout=60).success
+        assert sandbox.run_code("'usable'").text == "'usable'"
+
+    @needs(Capability.LIMITS, Capability.CODE)
+    @lacking(Capability.COMMANDS)
+    def test_what_a_cell_writes_is_bounded(self, make: Make) -> None:
+        sandbox = make(resources={"disk": "16M"})
+        code = "import time\nopen({name!r}, 'wb').write(bytes({size}))\ntime.sleep({wait})\n'written'"
+        small = code.format(name="small", size=4 * MEGABYTE, wait=0)
+        assert sandbox.run_code(small).text == "'written'"
+        # Where the limit is polled, it takes a moment until the cell is killed.
+        done = sandbox.run_code(code.format(name="large", size=64 * MEGABYTE, wait=20), timeout=60)
+        assert not done.success
+        assert not done.timed_out
+        sandbox.files.remove("large")
+        eventually(lambda: sandbox.run_code(small).text == "'written'", "it is usable again")
+
+    @needs(Capability.LIMITS, Capability.CODE, Capability.METRICS)
+    @lacking(Capability.COMMANDS)
+    def test_the_processor_time_of_a_cell_is_bounded(self, make: Make, label: dict[str, str]) -> None:
+        try:
+            sandbox = make(resources={"cpu": 0.1}, labels=label)
+        except Unsupported:
+            assert Sandbox.list(label) == []
+            return
+        sandbox.run_code("1")
+        begun, before = time.monotonic(), sandbox.metrics().cpu_seconds
+        sandbox.run_code("while True: pass", timeout=2.0)
         used, passed = sandbox.metrics().cpu_seconds, time.monotonic() - begun
         assert before is not None
         assert used is not None
