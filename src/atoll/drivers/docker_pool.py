@@ -15,7 +15,7 @@ from typing import Any
 from ..driver import Register
 from ..engine import messages, roottree
 from ..engine.steward.client import StewardDriver
-from ..engine.steward.lot import Lot
+from ..engine.steward.lot import Lot, leave
 from ..engine.steward.steward import SOCKET
 from ..errors import AtollError, InvalidInput
 from ..home import state_dir
@@ -74,7 +74,12 @@ class Pooled(StewardDriver):
     def _park(self, lot: Lot, spec: Spec) -> socket.socket:
         name, box = self._new_box()
         order = self._order(box, spec, self._furnish(spec, box, None))
-        return self._start({**order, "parked": lot.place(name)})
+        entry = lot.place(name)
+        try:
+            return self._start({**order, "parked": entry})
+        except BaseException:
+            leave(entry)
+            raise
 
     async def _adopt(self, spec: Spec, register: Register) -> Handle | None:
         """One that was started ahead, if there is one of the kind."""
