@@ -150,7 +150,8 @@ class Driver(ABC):
     async def snapshot(self, handle: Handle, name: str, facts: Manifest, *, force: bool) -> Manifest:
         """Keep its files as they are now under a name; `facts` are kept with them and given back by `snapshots`.
 
-        Time does not depend on the amount of data. Processes go on and notice nothing.
+        Processes go on and notice nothing. Where files are layers, time does not depend on the amount of data; where
+        they are copied, all stands still meanwhile.
 
         Raises:
             InvalidInput: there is a snapshot of that name.

@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+from tests.escape import residue
 
 from atoll import Sandbox, Snapshots, store
 from atoll.engine.steward.shelf import Shelf
@@ -123,8 +124,12 @@ def test_a_steward_that_dies_over_a_copy_leaves_no_snapshot(box):
     while not any(os.path.isdir(f"{shelf}/{name}/files/workspace") for name in (os.path.isdir(shelf) and kept()) or ()):
         assert taker.is_alive()
         time.sleep(0.001)
+    processes = residue.descendants(data_of(box)["pid"])
     os.kill(data_of(box)["pid"], signal.SIGKILL)
     taker.join(30)
+    # Held still, and behind no wall, they would never hear of it.
+    for pid, _ in filter(residue.is_alive, processes):
+        os.kill(pid, signal.SIGKILL)
     assert len(failed) == 1
     assert kept() == []
 

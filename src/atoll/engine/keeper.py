@@ -60,7 +60,7 @@ class Keeper:
         self._clients = {maker.fileno(): maker}
         self._paused = False
         self._done = False
-        self._recorder = Recorder(settings, sandbox, self._source)
+        self._recorder = Recorder(settings.layout.box(sandbox), self._source)
         self._watchdog = Watchdog.needed(born, settings.layout.box(sandbox))
         self._denials: Listener | None = None
         self._poll = select.poll()

@@ -8,7 +8,6 @@ import signal
 
 from . import errands
 from .places import Rules
-from .settings import Settings
 
 _BASE = ("base", "base.applied", "base.codebase.applied")
 
@@ -16,16 +15,15 @@ _BASE = ("base", "base.applied", "base.codebase.applied")
 class Recorder:
     """A child of its keeper's that does it in the background, if there is a source at all."""
 
-    def __init__(self, settings: Settings, sandbox: str, source: str | None) -> None:
-        self._settings = settings
-        self._sandbox = sandbox
+    def __init__(self, box: str, source: str | None) -> None:
+        self._box = box
         self._source = source
         self._child = 0
 
     def begin(self, rules: Rules | None, since: float) -> None:
         """Unless it was done before, for a sandbox that was stopped."""
         if self._source:
-            self._child = errands.record_source(self._settings, self._sandbox, self._source, rules, since)
+            self._child = errands.record_source(self._box, self._source, rules, since)
 
     def begin_anew(self, rules: Rules | None, since: float) -> None:
         """The sandbox sees the source as it is now."""
@@ -35,7 +33,7 @@ class Recorder:
             self._child = 0
         for name in _BASE:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(f"{self._settings.layout.box(self._sandbox)}/{name}")
+                os.unlink(f"{self._box}/{name}")
         self.begin(rules, since)
 
     def is_busy(self) -> bool:
