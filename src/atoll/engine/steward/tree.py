@@ -5,7 +5,11 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import time
 
+from .. import usage
+
+_MOMENT = 0.0005
 _SET_CHILD_SUBREAPER = 36
 
 
@@ -47,21 +51,29 @@ def signal_all(pid: int, number: int) -> None:
         reached |= new
 
 
-def kill_all(pid: int) -> None:
-    """Kill all below a process: first stopped, so that none forks away, until none is left."""
-    while below := descendants(pid):
+def kill_all(own: int) -> None:
+    """Kill all below this process, `own`, which adopts orphans: first stopped, so that none forks away, until none is left.
+
+    What the kernel tells of a process's children is quick to read, and may miss one that comes while another goes. That
+    is why it ends when there is no child left to wait for.
+    """
+    quick = os.path.exists("/proc/thread-self/children")
+    while _has_children():
+        below = usage.descendants(own)[1:] if quick else descendants(own)
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for target in below:
                 try:
                     os.kill(target, number)
                 except ProcessLookupError:
                     pass  # it was faster
-        _reap()
 
 
-def _reap() -> None:
+def _has_children() -> bool:
+    """Whether there are any but dead ones, of which notice is taken. If so, after a moment."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
     except ChildProcessError:
-        pass  # there are none
+        return False
+    time.sleep(_MOMENT)
+    return True
