@@ -14,7 +14,7 @@ import socket
 
 import pytest
 
-from atoll import FileError, Sandbox
+from atoll import FileError, Sandbox, Unsupported
 from atoll.drivers import wasm_confine
 
 pytestmark = pytest.mark.timeout(900)
@@ -278,3 +278,25 @@ def test_without_the_second_wall_each_of_them_does(tmp_path):
     with ESCAPES["makes a socket"](tmp_path, tmp_path) as made:
         assert made.fileno() > 0
     os.kill(os.getppid(), signal.SIG_DFL)
+
+
+@pytest.mark.parametrize("language", ["bash", "restricted", "jupyter:python3"])
+def test_what_is_written_for_the_next_life_starts_nothing_outside(tmp_path, language):
+    """Its guest is outside of the wall, and reads after a stop which contexts there were: from files of the code."""
+    with Sandbox.create("wasm", lifetime=600) as sandbox:
+        assert sandbox.run_code("kept = 1").error is None
+        sandbox.stop()
+        sandbox.resume()
+        assert outcome(sandbox, "kept") == "1"
+        entry = {"name": "main", "language": language, "cwd": "/", "env": {}, "file": ""}
+        done = sandbox.run_code(
+            "import json, os\n"
+            f"json.dump([{entry!r}], open('/opt/state/contexts.json', 'w'))\n"
+            "os.mkdir('/opt/state/contexts.json.new')  # so that no other list is written\n"
+        )
+        assert done.error is None
+        sandbox.stop()
+        sandbox.resume()
+        with pytest.raises(Unsupported, match="Python only"):
+            sandbox.run_code(f"echo > {tmp_path}/touched")
+        assert not os.listdir(tmp_path)

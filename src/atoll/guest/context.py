@@ -114,6 +114,9 @@ class Context:
         if self._link is None:
             listener = Listener(self._hear, self._output, self._room, self._exited, self._reading)
             own = self.settings.language == "python" and not self._machine.config.kernel
+            if not own and self._machine.become is not None:
+                # What was kept names its language, and may have been written by the code inside.
+                raise Refused(UNSUPPORTED, "This sandbox has contexts for Python only.")
             make = ContextLink if own else languages.link_for(self.settings.language)
             self._link = make(self._machine, listener, self.settings)
             self._submitted = 0

@@ -23,6 +23,7 @@ class Machine:
     Attributes:
         births: who makes the processes of contexts, if it is not the guest that forks them.
         become: what a fork becomes instead of a plain Python process; called as `contextprocess.become_context` is.
+            Where there is one, the guest may be outside of the wall: it starts nothing else.
     """
 
     def __init__(self, config: Config, score: Optional[int] = None, kills: Optional[int] = None) -> None:
