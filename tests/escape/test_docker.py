@@ -175,3 +175,10 @@ def test_a_source_s_own_links_lead_nowhere_on_the_host(engine, tmp_path):
         assert "do not tell" not in sandbox.run("cat link up ../secret").stdout
         sandbox.run("rm file; echo changed > new")
     assert sorted(os.listdir(source)) == ["file", "link", "up"]
+
+
+def test_the_guests_own_process_is_closed_to_the_code_it_runs(sandbox):
+    look = "for name in mem environ maps fd/0; do head -c 1 /proc/{}/$name >/dev/null 2>&1 && echo $name; done; true"
+    assert sandbox.run(look.format("self")).stdout.split() == ["environ", "maps", "fd/0"]
+    assert sandbox.run(look.format(1)).stdout == ""
+    assert sandbox.run("ls /proc/1/fd").exit_code != 0

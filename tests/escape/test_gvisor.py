@@ -9,7 +9,9 @@ import socket
 import pytest
 
 from atoll import ProtocolError, Sandbox, SandboxError
+from atoll.drivers.gvisor_wall import GVisorWall
 from atoll.engine import roottree
+from atoll.engine.steward import asking
 from atoll.home import state_dir
 
 from ..runsc import needs_runsc
@@ -147,3 +149,14 @@ for name in os.listdir('/proc/1/fd'):
         with contextlib.suppress(SandboxError, ProtocolError):  # it breaks its own line
             victim.run(["python3", "-c", noise], timeout=10)
     assert sandbox.run("echo unharmed").stdout == "unharmed\n"
+
+
+def test_what_a_guest_says_of_writers_neither_ends_its_steward_nor_keeps_it_busy(monkeypatch):
+    writer = {"pid": 7, "command": "sh", "path": "/workspace/file"}
+    odd = [{**writer, "pid": float("inf")}, {**writer, "pid": None}, {}, "text", writer]
+    wall = GVisorWall.__new__(GVisorWall)
+    wall.job, wall._control = {"places": [["/host", "/workspace", True]]}, socket.socket()
+    for said, pids in ((odd, [7]), ([writer] * 50_000, [7] * 16), ({"pid": 7}, []), (None, [])):
+        monkeypatch.setattr(asking, "ask", lambda *_, said=said: {"writers": said})
+        assert [each.pid for each in wall._told_writers()] == pids
+    wall._control.close()

@@ -249,3 +249,23 @@ def test_noise_ends_the_line_or_waits_for_more(noise):
     assert near.control.recv(10) == b""
     client.close()
     near.close()
+
+
+def test_answers_that_a_guest_does_not_read_are_not_kept_for_ever(hostile):
+    """Each byte for a client that is gone is answered with a credit, outside of every limit of the sandbox."""
+    near, raw = hostile
+    with near.open():
+        raw.recv(HEAD.size)
+    frames = (HEAD.pack(DATA, 1, 1) + b"x") * 4096
+    assert until_refused(lambda: raw.send(frames), 16 << 20) < 8 << 20
+    near.thread.join(PATIENCE)
+    assert not near.thread.is_alive()
+
+
+def test_empty_pieces_are_not_kept_for_a_client_that_does_not_read(hostile):
+    near, raw = hostile
+    with near.open():
+        raw.recv(HEAD.size)
+        raw.sendall(HEAD.pack(DATA, 1, 0))
+        near.thread.join(PATIENCE)
+        assert not near.thread.is_alive()

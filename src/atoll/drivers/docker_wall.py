@@ -115,7 +115,7 @@ class DockerWall(Wall):
             self._run()
             with self._accepted(gate) as first:
                 if self._ground is not None:
-                    self._ground.enter(_peer(first))
+                    self._ground.enter(self._peer(first))
                 first.send(b"g")
             control = self._accepted(line)
         try:
@@ -204,7 +204,7 @@ class DockerWall(Wall):
 
     def _look_at(self, control: socket.socket) -> None:
         """That the wall stands, by the kernel's word: an engine may be configured to leave some of it out."""
-        pid = _peer(control)
+        pid = self._peer(control)
         self._first = pid, started_at(pid)
         self.guest = pid
         facts = inspection.status(pid)
@@ -226,6 +226,15 @@ class DockerWall(Wall):
                 "wall_unavailable",
                 "Check the engine's configuration: seccomp must not be unconfined (`docker info`).",
             )
+
+    def _peer(self, line: socket.socket) -> int:
+        """Who is at the other end, which must be the sandbox's user. Raises StartFailed."""
+        pid, uid, _ = struct.unpack("iII", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if pid <= 0:
+            raise StartFailed("The engine runs where its processes cannot be seen from here.", "wall_unavailable")
+        if os.geteuid() == 0 and uid != self.job["uid"]:
+            raise StartFailed(f"User {uid} of this machine has taken the place of the guest.", "wall_unavailable")
+        return int(pid)
 
     def obey(self, request: Mapping[str, Any]) -> tuple[dict[str, Any], Sequence[int]]:
         return self._sourced.obey(request)
@@ -331,14 +340,6 @@ class DockerWall(Wall):
         if state.get("OOMKilled") and state.get("ExitCode") == _KILLED:
             return "its memory was full and the kernel killed its first process"
         return f"its first process ended with {state.get('ExitCode')}"
-
-
-def _peer(line: socket.socket) -> int:
-    """Who is at the other end. Raises StartFailed."""
-    pid, _, _ = struct.unpack("iII", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    if pid <= 0:
-        raise StartFailed("The engine runs where its processes cannot be seen from here.", "wall_unavailable")
-    return int(pid)
 
 
 def _fix(message: str) -> tuple[str, str | None]:

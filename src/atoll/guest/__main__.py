@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Callable, Dict, List, Optional
 if TYPE_CHECKING:
     from .server import Server
 
-_SET_CHILD_SUBREAPER = 36
+_SET_DUMPABLE, _SET_CHILD_SUBREAPER = 4, 36
 # Who wants code at once gets a kernel at once; for all others one is started ahead, which takes a while.
 _THINKING = 0.5
 _LINES = ("--control-fd", "--control-path", "--stream-fds")
@@ -49,10 +49,14 @@ def main(argv: List[str]) -> None:
     def serve(control: socket.socket) -> Server:
         os.set_inheritable(control.fileno(), False)
         score = _opened("/proc/self/oom_score_adj", os.O_RDWR)
-        server = Server(control, config, score, _opened(config.kills))
+        kills = _opened(config.kills)
+        if config.closed:
+            _control_process(_SET_DUMPABLE, 0)
+        server = Server(control, config, score, kills)
         control.send(b'{"serving":true}')
         if config.kernel:
-            _adopt_orphans()
+            # Bridges to kernels are forks of a nest, whose children they do not stay.
+            _control_process(_SET_CHILD_SUBREAPER, 1)
             server.loop.after(_THINKING, server.prefork_context)
         return server
 
@@ -72,11 +76,11 @@ def _opened(path: str, flags: int = os.O_RDONLY) -> Optional[int]:
         return None
 
 
-def _adopt_orphans() -> None:
-    """Bridges to kernels are forks of a nest, whose children they do not stay. Raises OSError."""
+def _control_process(option: int, value: int) -> None:
+    """Raises OSError."""
     import ctypes
 
-    if ctypes.CDLL(None, use_errno=True).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
 
 

@@ -24,6 +24,7 @@ class Config(NamedTuple):
         memory: bytes that the guest itself keeps the sandbox below; 0 where the kernel kills who takes too much.
         kernel: the Jupyter kernel that runs Python, in the place of the guest's own contexts.
         language: of a context that is made without one.
+        closed: whether a guest that is started by exec lets nobody of its user look into it, nor change it.
     """
 
     workdir: str = "/workspace"
@@ -40,6 +41,7 @@ class Config(NamedTuple):
     kernel: str = ""
     language: str = "python"
     kills: str = ""
+    closed: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Config:

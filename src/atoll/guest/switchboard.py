@@ -23,6 +23,8 @@ WINDOW = 1 << 20
 MAX_FRAME = 1 << 17
 _CHUNK = 1 << 16
 _ENOUGH = 4 << 20
+# Far more frames than wait for one who reads, of which each answers one of its own.
+_MOST_UNSENT = 1 << 17
 _HEAD = struct.Struct(">BII")
 _NUMBER = struct.Struct(">I")
 OPEN, DATA, CREDIT, END, ORDER, WORD = range(6)
@@ -79,9 +81,9 @@ class Channel:
             self._board.send(END, self._number)
 
     def deliver(self, data: bytes) -> None:
-        """Raises: BadFrame: it is more than was granted."""
+        """Raises: BadFrame: it is more than was granted, or nothing, of which any amount could be kept."""
         self._waiting += len(data)
-        if self._waiting > WINDOW or self._heard_end:
+        if not data or self._waiting > WINDOW or self._heard_end:
             raise BadFrame("more bytes than were granted")
         self._pending.append(data)
         self._write()
@@ -236,6 +238,8 @@ class Switchboard:
             self._obey(kind, number, data)
 
     def _obey(self, kind: int, number: int, data: bytes) -> None:
+        if len(self._unsent) > _MOST_UNSENT:
+            raise BadFrame("it asks, and does not read what is answered")
         if kind in (OPEN, ORDER):
             if not self._may_open:
                 raise BadFrame("this side takes no orders")

@@ -12,12 +12,13 @@ import sqlite3
 import time
 from _thread import allocate_lock
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from ..errors import StoreError
 
 BUSY_SECONDS = 10.0
+_PRIVATE, _OTHERS = 0o600, 0o077
 
 Migrations = Sequence[Sequence[str]]
 
@@ -82,6 +83,7 @@ class Database:
         return self._connection
 
     def _connect(self) -> sqlite3.Connection:
+        self._keep_private()
         connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("PRAGMA synchronous = NORMAL")
@@ -91,6 +93,20 @@ class Database:
             connection.close()
             raise
         return connection
+
+    def _keep_private(self) -> None:
+        """It holds the environments of sandboxes. What SQLite puts beside it gets the mode that it has.
+
+        It is never opened here when it is there: to close it would give up the locks that this process has on it.
+        """
+        with suppress(OSError):  # which SQLite finds, too, and explains
+            try:
+                if os.stat(self.path).st_mode & _OTHERS:
+                    for path in (self.path, f"{self.path}-wal", f"{self.path}-shm"):
+                        with suppress(FileNotFoundError):
+                            os.chmod(path, _PRIVATE)
+            except FileNotFoundError:
+                os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _PRIVATE))
 
     def _version(self, connection: sqlite3.Connection) -> int:
         """The schema's version, after a look that it is not from the future."""

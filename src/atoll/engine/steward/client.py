@@ -115,7 +115,9 @@ class StewardDriver(Driver):
 
     def _furnish(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
         if resume is None:
-            os.makedirs(f"{box}/{FILES}", mode=0o700)
+            # One after the other: those on the way to a directory do not get its mode.
+            os.makedirs(box, mode=0o700)
+            os.mkdir(f"{box}/{FILES}", 0o700)
         try:
             return self.prepare(spec, box, resume)
         except BaseException:
