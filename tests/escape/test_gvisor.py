@@ -93,6 +93,13 @@ def test_its_root_cannot_be_changed(sandbox):
     assert sandbox.run("echo x >> /workspace/new && cat new").stdout == "x\n"
 
 
+def test_a_directory_that_one_sandbox_has_is_not_in_the_root_of_others():
+    with Sandbox.create("gvisor", lifetime=600, workdir="/srv/project") as one:
+        assert one.run("echo x > file && pwd && ls /srv").stdout == "/srv/project\nproject\n"
+    trees = os.path.dirname(roottree.build(state_dir()))
+    assert [os.listdir(f"{trees}/{name}/srv") for name in os.listdir(trees) if name != "alone"] in ([[]], [[], []])
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs uid 0, to look into the sandbox's disk")
 def test_a_socket_or_pipe_of_the_host_among_its_files_is_of_no_use(sandbox):
     files = files_of(sandbox)

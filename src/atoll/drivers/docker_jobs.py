@@ -46,7 +46,7 @@ def job_for(spec: Spec, box: str, resume: Handle | None, home: str) -> dict[str,
     """
     refuse(spec)
     # The tree of a codebase is atoll's own, and nobody else's.
-    source = spec.source if spec.source is None or spec.codebase else orders.checked_source(spec.source, home)
+    source = spec.source if spec.source is None or spec.codebase else orders.source_directory(spec.source, home)
     engine = docker_finding.engine()
     image, bridge, known = _asked(engine, spec, home)
     uid, gid = _user(resume)

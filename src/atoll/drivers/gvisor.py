@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ..engine import disk, layout, roottree
+from ..engine import disk, layout, orders, roottree
 from ..engine.launch import cloudpickle_directory
 from ..engine.limits import DEFAULT_DISK
 from ..engine.steward.history import CopiedHistory
 from ..engine.steward.lines import guest_command
 from ..engine.steward.wall import FILES
-from ..errors import InvalidInput, Unsupported
+from ..errors import Unsupported
 from ..home import state_dir
 from ..types import Capability, Handle, Layer, Spec
 from . import gvisor_runtime
@@ -46,7 +46,9 @@ class GVisorDriver(CopiedHistory):
 
     def prepare(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
         _refuse(spec)
+        orders.check_workdir(spec.workdir)
         home = state_dir()
+        source = orders.source_directory(spec.source, home) if spec.source else None
         runtime = gvisor_runtime.cached(home)
         rootless = os.geteuid() != 0
         user = 0 if rootless else layout.USER
@@ -62,7 +64,7 @@ class GVisorDriver(CopiedHistory):
             "uid": user,
             "workdir": spec.workdir,
             # A snapshot has its own workspace.
-            "source": _source(spec.source, home) if spec.source and spec.snapshot is None else None,
+            "source": source if spec.snapshot is None else None,
             "places": _places(spec, box),
             "command": [*command, "--descend", f"{layout.USER},{layout.GROUP},{limits.pids},{rootless:d}"],
             "env": _environment(spec),
@@ -114,16 +116,6 @@ def _config(spec: Spec) -> dict[str, Any]:
         "cloudpickle": roottree.CLOUDPICKLE if cloudpickle_directory() else "",
         "memory": spec.resources.memory,
     }
-
-
-def _source(path: str, home: str) -> str:
-    """Raises InvalidInput for what is no directory, or would show what atoll keeps of others."""
-    real, state = os.path.realpath(path), os.path.realpath(home)
-    if not os.path.isdir(real):
-        raise InvalidInput(f"source={path!r} is not a directory.")
-    if os.path.commonpath((real, state)) in (real, state):
-        raise InvalidInput(f"source={path!r} and atoll's state directory {state} lie in one another.")
-    return real
 
 
 def _places(spec: Spec, box: str) -> list[tuple[str, str, bool]]:

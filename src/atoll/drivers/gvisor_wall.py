@@ -27,6 +27,7 @@ from .gvisor_limits import FULL_MEMORY, Limits
 _PATIENCE, _ANSWER = 60.0, 20.0
 _PIPE = 1 << 20
 _SET_PIPE_SIZE = 1031
+_SYSTEM = ("/usr", "/etc")
 _SET_PARENT_DEATH_SIGNAL = 1
 _ENOUGH_SAID = 4096
 _MOMENT, _LAST_MOMENT = 1.0, 2.0
@@ -90,11 +91,16 @@ class GVisorWall(Wall):
         return [Place(*place) for place in self.job["places"]]
 
     def _write_bundle(self) -> None:
-        bundle = gvisor_bundle.config(self.job["root"], self.job["command"], self._places(), self.job["disk"])
         for name in ("bundle", "runsc"):
             # That of the time before is nobody's any more.
             remove_tree(f"{self.box}/{name}")
             os.mkdir(f"{self.box}/{name}", 0o700)
+        root, places = self.job["root"], self._places()
+        if not os.path.isdir(root + self.job["workdir"]):
+            # runsc would make the directory there, for all sandboxes to see.
+            root, more = skeleton(root, f"{self.box}/bundle/root")
+            places = [*more, *places]
+        bundle = gvisor_bundle.config(root, self.job["command"], places, self.job["disk"])
         with open(f"{self.box}/bundle/config.json", "w", encoding="utf-8") as file:
             json.dump(bundle, file)
 
@@ -266,6 +272,21 @@ class GVisorWall(Wall):
         if os.WIFSIGNALED(status):
             return f"signal {os.WTERMSIG(status)} ended runsc"
         return f"runsc ended with {os.WEXITSTATUS(status)}: {self._last_words() or 'its guest has ended'}"
+
+
+def skeleton(tree: str, target: str) -> tuple[str, list[Place]]:
+    """A root whose directories are this sandbox's own, and what is to be shown in it of a tree."""
+    os.mkdir(target, 0o755)
+    shown = []
+    for name in os.listdir(tree):
+        if os.path.islink(f"{tree}/{name}"):
+            os.symlink(os.readlink(f"{tree}/{name}"), f"{target}/{name}")
+        else:
+            os.mkdir(f"{target}/{name}", 0o755)
+    for path in (*_SYSTEM, roottree.GUEST):
+        os.makedirs(target + path, exist_ok=True)
+        shown.append(Place(tree + path, path))
+    return target, shown
 
 
 def _set_pipe_size(fd: int) -> None:

@@ -25,7 +25,7 @@ def rules(permissions: Permissions | None) -> dict[str, Any] | None:
 
 def job_for(spec: Spec, resume: Handle | None, home: str) -> dict[str, Any]:
     """What the keeper needs to know, with every path looked at."""
-    source = checked_source(spec.source, home) if spec.source else None
+    source = source_directory(spec.source, home) if spec.source else None
     check_workdir(spec.workdir)
     image = None
     if spec.image:
@@ -57,8 +57,12 @@ def job_for(spec: Spec, resume: Handle | None, home: str) -> dict[str, Any]:
     }
 
 
-def checked_source(path: str, home: str) -> str:
-    """The real path of a source tree, which must not show the sandbox what atoll keeps of others."""
+def source_directory(path: str, home: str) -> str:
+    """The real path of a source tree, which must not show the sandbox what atoll keeps of others.
+
+    Raises:
+        InvalidInput: it would, or is none.
+    """
     real = os.path.realpath(path)
     if not os.path.isdir(real):
         raise InvalidInput(f"source={path!r} is not a directory.")
@@ -72,7 +76,7 @@ def checked_source(path: str, home: str) -> str:
 
 
 def check_workdir(workdir: str) -> None:
-    """Raises InvalidInput: the sandbox could not work there."""
+    """Raises InvalidInput for one that covers what the sandbox needs."""
     first = workdir.split("/")[1]
     below_ours = any(workdir.startswith(f"{place}/") for place in (HOME_INSIDE, "/home", "/root"))
     if first in _NOT_A_WORKDIR or first == SHOWN[1:] or (below_ours and workdir != HOME_INSIDE):

@@ -14,6 +14,8 @@ from ...errors import WallUnavailable
 _ELF = b"\x7fELF"
 _MERGED = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _AT_ONCE = 200
+# The same again under other names, with and without leap seconds.
+_TWICE = ("/usr/share/zoneinfo/right", "/usr/share/zoneinfo/posix")
 
 Skip = Callable[[str], bool]
 
@@ -65,7 +67,7 @@ class Copier:
         except OSError:
             return
         if stat.S_ISDIR(found.st_mode):
-            self.directory(source, target, lambda path: not os.stat(path).st_mode & stat.S_IROTH)
+            self.directory(source, target, lambda path: path in _TWICE or not os.stat(path).st_mode & stat.S_IROTH)
         elif stat.S_IMODE(os.stat(source).st_mode) & stat.S_IROTH:
             self.file(source, target)
 
