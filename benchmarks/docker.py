@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from .create import _cell, _first
@@ -39,6 +41,35 @@ def _image(docker: str) -> None:
         subprocess.run([docker, "import", str(archive), IMAGE], check=True, capture_output=True)
 
 
+@contextmanager
+def engine() -> Iterator[str | None]:
+    """The engine's client, with an engine that answers; one that had to be started ends with the block.
+
+    None where none can be started.
+    """
+    if os.geteuid() != 0 or not Path("/usr/sbin/dockerd").exists():
+        yield shutil.which("docker") if _answers() else None
+        return
+    docker = "/usr/bin/docker" if Path("/usr/bin/docker").exists() else str(shutil.which("docker"))
+    started = None
+    if not _ready(docker):
+        started = subprocess.Popen(["/usr/sbin/dockerd"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        while not _ready(docker) and time.monotonic() < deadline:
+            time.sleep(0.5)
+    try:
+        yield docker
+    finally:
+        if started:
+            started.terminate()
+            started.wait()
+
+
+def _answers() -> bool:
+    docker = shutil.which("docker")
+    return docker is not None and _ready(docker)
+
+
 def measure() -> list[Figure]:
     say("docker: the same from a container")
     if os.geteuid() != 0:
@@ -46,20 +77,11 @@ def measure() -> list[Figure]:
         return []
     if not Path("/usr/sbin/dockerd").exists():
         _install()
-    docker = "/usr/bin/docker" if Path("/usr/bin/docker").exists() else str(shutil.which("docker"))
-    engine = None
-    if not _ready(docker):
-        engine = subprocess.Popen(["/usr/sbin/dockerd"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + 60
-        while not _ready(docker) and time.monotonic() < deadline:
-            time.sleep(0.5)
-    try:
+    with engine() as docker:
+        if docker is None:
+            return []
         _image(docker)
         argv = [docker, "run", "--rm", "--network", "none", IMAGE, "python3", "-c", "pass"]
         run_quietly(argv)
         docker_run, ours = interleaved(8, 0.2, lambda: milliseconds(lambda: run_quietly(argv)), _first(_cell))
-    finally:
-        if engine:
-            engine.terminate()
-            engine.wait()
     return [Figure("create -> first result", median(ours), "ms", "docker run … python3", median(docker_run), None)]

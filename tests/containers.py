@@ -174,6 +174,11 @@ class Daemon:
     def remove(self):
         """All that it has left: a killed one leaves containerd and mounts."""
         self._kill_containerd()
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):
+                words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                if words[0].endswith(b"containerd-shim-runc-v2") and f"{self.place}/".encode() in b" ".join(words):
+                    os.kill(int(pid), signal.SIGKILL)
         with open("/proc/self/mountinfo", encoding="utf-8") as file:
             mounted = [line.split()[4] for line in file]
         for path in sorted((path for path in mounted if path.startswith(f"{self.place}/")), reverse=True):

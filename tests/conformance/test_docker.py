@@ -11,7 +11,9 @@ from ..containers import needs_docker, shared_engine
 
 @pytest.fixture(scope="module", autouse=True)
 def engine():
-    with shared_engine():
+    """Those that are alike are started ahead: so both ways are tried, and one need not be waited for."""
+    with shared_engine(), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ATOLL_DOCKER_POOL", "2")
         yield
 
 

@@ -13,6 +13,7 @@ WHAT_DIFFERS = (
     "test_a_paused_sandbox_stands_still_and_then_goes_on",
     "test_a_sandbox_begins_where_a_snapshot_was_taken",
     "test_a_stopped_sandbox_keeps_its_files_and_nothing_else",
+    "test_code_runs_as_an_ordinary_user",
     "test_cpu_is_bounded",
     "test_disk_is_bounded",
     "test_files_of_the_host_cannot_be_read",

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from atoll import Sandbox
+from atoll import InvalidInput, Sandbox
 from atoll.drivers.docker import DockerDriver
 from atoll.drivers.docker_engine import Engine
 from atoll.drivers.docker_pool import _lot
@@ -77,7 +77,7 @@ def test_who_finds_one_that_has_died_gets_another(driver, engine):
 def test_a_pool_fills_itself_up_again(driver, monkeypatch):
     spec = make_spec(resources={"pids": 96})
     monkeypatch.setenv("ATOLL_DOCKER_POOL", "1")
-    with Sandbox.create("docker", resources={"pids": 96}):
+    with Sandbox.create("docker", resources={"pids": 96}), Sandbox.create("docker", resources={"pids": 96}):
         eventually(lambda: len(names(spec)) == 1 and not names(spec)[0].endswith(".making"), "one is started ahead")
         (ahead,) = names(spec)
         with Sandbox.create("docker", resources={"pids": 96}) as second:
@@ -98,3 +98,11 @@ def test_nobody_wants_it_and_it_ends_by_itself(driver, engine):
     filters = {"label": [f"atoll.id={ahead}"]}
     eventually(lambda: engine.get("/containers/json", all=True, filters=filters) == [], "its container is gone")
     eventually(lambda: not os.path.exists(f"{os.environ['ATOLL_HOME']}/docker/{ahead}"), "so are its files")
+
+
+def test_a_size_that_is_none_is_refused_before_anything_starts(monkeypatch):
+    for wrong in ("many", "-1", "1000"):
+        monkeypatch.setenv("ATOLL_DOCKER_POOL", wrong)
+        with pytest.raises(InvalidInput, match="ATOLL_DOCKER_POOL"):
+            Sandbox.create("docker", labels={"pool": wrong.strip("-")})
+    assert Sandbox.list({"pool": "many"}) == []

@@ -17,7 +17,7 @@ from ..engine.steward.shelf import Draft
 from ..types import Handle, Spec
 from . import docker_finding, docker_snapshots
 from .docker_engine import Engine
-from .docker_pool import Pooled
+from .docker_pool import Pooled, wanted
 
 REPOSITORY = "atoll-snapshot"
 _INSIDE = ".atoll"
@@ -28,6 +28,7 @@ class CommittedHistory(CopiedHistory, Pooled):
     """Part of `DockerDriver`. The files are copied while the sandbox stands still, and made an image of afterwards."""
 
     async def create(self, spec: Spec, register: Register, resume: Handle | None = None) -> Handle:
+        wanted()  # before anything starts
         if spec.snapshot is None or resume is not None:
             ahead = await self._adopt(spec, register) if resume is None else None
             return ahead or await self._make(spec, register, resume)

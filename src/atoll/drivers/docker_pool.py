@@ -1,8 +1,8 @@
 """Containers that are started ahead, so that one is there when it is wanted.
 
-`$ATOLL_DOCKER_POOL` is how many are kept ready of a kind, once one of it was made; `prewarm` makes them at once. A kind
-is everything that a container cannot change any more: image, limits, network, labels. What has a source or a snapshot
-is made when it is wanted.
+`$ATOLL_DOCKER_POOL` is how many are kept ready of a kind, once one of the plain kind, or two of another, were made;
+`prewarm` makes them at once. A kind is everything that a container cannot change any more: image, limits, network,
+labels. What has a source or a snapshot is made when it is wanted, and so is what has labels, unless it was prewarmed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from ..driver import Register
 from ..engine import messages, roottree
 from ..engine.steward.client import StewardDriver
-from ..engine.steward.lot import Lot
+from ..engine.steward.lot import Lot, leave
 from ..engine.steward.steward import SOCKET
 from ..errors import AtollError, InvalidInput
 from ..home import state_dir
@@ -50,8 +50,12 @@ class Pooled(StewardDriver):
         return len(lines)
 
     def top_up(self, spec: Spec, count: int) -> None:
-        """The same, without waiting for them. May block for a moment."""
-        for line in self._fill(_lot(spec), spec, count, SECONDS):
+        """The same, without waiting for them, for a kind that somebody has wanted before. May block for a moment."""
+        lot = _lot(spec)
+        if not _is_plain(spec) and not os.path.isdir(lot.directory):
+            os.makedirs(lot.directory, mode=0o700)
+            return
+        for line in self._fill(lot, spec, count, SECONDS):
             line.close()
 
     def _fill(self, lot: Lot, spec: Spec, count: int, seconds: float) -> list[socket.socket]:
@@ -70,7 +74,12 @@ class Pooled(StewardDriver):
     def _park(self, lot: Lot, spec: Spec) -> socket.socket:
         name, box = self._new_box()
         order = self._order(box, spec, self._furnish(spec, box, None))
-        return self._start({**order, "parked": lot.place(name)})
+        entry = lot.place(name)
+        try:
+            return self._start({**order, "parked": entry})
+        except BaseException:
+            leave(entry)
+            raise
 
     async def _adopt(self, spec: Spec, register: Register) -> Handle | None:
         """One that was started ahead, if there is one of the kind."""
@@ -95,7 +104,7 @@ class Pooled(StewardDriver):
 
     def last_words(self, spec: Spec) -> dict[str, Any]:
         count = wanted()
-        if not count or not is_poolable(spec):
+        if not count or not is_poolable(spec) or spec.labels:
             return {}
         return {"pool": count, "spec": spec_to_json(spec._replace(env={}))}
 
@@ -111,6 +120,11 @@ def wanted() -> int:
 def is_poolable(spec: Spec) -> bool:
     """Whether one that was made before anybody knew of this spec could be it."""
     return spec.source is None and spec.snapshot is None and spec.codebase is None and not spec.packages
+
+
+def _is_plain(spec: Spec) -> bool:
+    """Whether nothing was asked for that makes a kind of its own."""
+    return spec._replace(**{name: Spec._field_defaults[name] for name in _CHANGEABLE}) == Spec()
 
 
 def _waiting(spec: Spec) -> Iterator[str]:

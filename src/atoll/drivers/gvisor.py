@@ -64,8 +64,8 @@ class GVisorDriver(CopiedHistory):
             # A snapshot has its own workspace.
             "source": _source(spec.source, home) if spec.source and spec.snapshot is None else None,
             "places": _places(spec, box),
-            "command": [*command, "--descend", f"{user},{user},{limits.pids}"],
-            "env": _environment(spec, rootless=rootless),
+            "command": [*command, "--descend", f"{layout.USER},{layout.GROUP},{limits.pids},{rootless:d}"],
+            "env": _environment(spec),
             "memory": limits.memory,
             "pids": limits.pids,
             "cpu": limits.cpu,
@@ -88,18 +88,16 @@ class GVisorDriver(CopiedHistory):
         return await self.io.in_thread(gvisor_health.layers)
 
 
-def _environment(spec: Spec, *, rootless: bool) -> dict[str, str]:
+def _environment(spec: Spec) -> dict[str, str]:
     """Of everything in the sandbox. It is not told on a command line, where all could read it."""
-    name = "root" if rootless else layout.USER_NAME
     return {
         "PATH": f"{layout.HOME_INSIDE}/.local/bin:{_PATH}",
         "HOME": layout.HOME_INSIDE,
-        "USER": name,
-        "LOGNAME": name,
+        "USER": layout.USER_NAME,
+        "LOGNAME": layout.USER_NAME,
         "SHELL": "/bin/sh",
         "LANG": "C.UTF-8",
         "TMPDIR": "/tmp",  # noqa: S108 - the sandbox's own
-        **({"TAR_OPTIONS": "--no-same-owner"} if rootless else {}),
         **spec.env,
     }
 

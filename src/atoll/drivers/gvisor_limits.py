@@ -8,7 +8,7 @@ sandbox. Without a control group memory and disk are looked after, in the same w
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..engine import cgroups, usage
@@ -20,12 +20,13 @@ _OVERHEAD = 192 << 20
 _TASKS_EACH, _TASKS_OWN = 24, 512
 _LOOK = 0.5
 _DISK_LOOKS = 4
+_DISK_SLACK = 32 << 20
 _HINT = "Run as root, or delegate a control group with memory, pids and cpu to this user."
 FULL_MEMORY, FULL_DISK = "its memory was full", "its disk was full"
 
 
 class Limits:
-    """Of one sandbox; `job` has the members of `Resources`, `strict`, and `kernel_disk`.
+    """Of one sandbox; `job` has the members of `Resources`, `strict`, and `kernel_disk`. `cull` ends what runs in it.
 
     Attributes:
         broken: the limit for which this has ended the sandbox, as the second half of a sentence.
@@ -34,9 +35,11 @@ class Limits:
         StartFailed: something that was asked for cannot be held here; nothing was made.
     """
 
-    def __init__(self, box: str, job: Mapping[str, Any]) -> None:
+    def __init__(self, box: str, job: Mapping[str, Any], cull: Callable[[], None]) -> None:
         self._box = box
         self._job = job
+        self._cull = cull
+        self._used_disk = 0
         self._looks = 0
         self.broken: str | None = None
         hierarchy = cgroups.find()
@@ -84,18 +87,25 @@ class Limits:
         self._looks += 1
         if self.enforcement["memory"] == "polled" and self.memory() > self._most_memory:
             self.broken = FULL_MEMORY
-        elif self.enforcement["disk"] == "polled" and self._looks % _DISK_LOOKS == 0 and self._is_disk_full():
-            self.broken = FULL_DISK
+        elif self.enforcement["disk"] == "polled" and self._looks % _DISK_LOOKS == 0:
+            self._look_at_disk()
         if self.broken:
             tree.kill_all(os.getpid())
         return _LOOK
 
-    def _is_disk_full(self) -> bool:
+    def _look_at_disk(self) -> None:
+        """What runs is ended when there is too much and it becomes more; all of it, when there is far too much."""
         most: int = self._job["disk"]
+        beyond = most + most // 4 + _DISK_SLACK
         try:
-            return usage.disk(f"{self._box}/{FILES}", most) > most
+            used = usage.disk(f"{self._box}/{FILES}", beyond)
         except usage.TooDeep:
-            return True
+            used = beyond + 1
+        if used > beyond:
+            self.broken = FULL_DISK
+        elif used > max(most, self._used_disk):
+            self._cull()
+        self._used_disk = used
 
     def memory(self) -> int:
         """Bytes, gVisor's own among them."""

@@ -15,21 +15,27 @@ _GROUP = _GROUPS + "/sandbox"
 _READ_ONLY, _NO_SUID, _NO_DEVICES, _NO_PROGRAMS = 1, 2, 4, 8
 _SET_NO_NEW_PRIVS, _DROP_FROM_BOUNDING_SET, _AMBIENT, _CLEAR_ALL = 38, 24, 47, 4
 _CAPABILITIES = 64
+_NEW_USERS = 0x10000000
 _CAPABILITY_VERSION = 0x20080522
 
 
 class Descent(NamedTuple):
-    """Who to be, and how many processes there may be besides; 0 is any number."""
+    """Who to be, and how many processes there may be; 0 is any number.
+
+    `renamed` is for a sandbox whose files are all its root's, since its maker has only one id to give: its user is that
+    root under another number, without its rights.
+    """
 
     user: int
     group: int
     processes: int
+    renamed: bool
 
     @classmethod
     def parse(cls, text: str) -> Descent:
-        """From "USER,GROUP,PROCESSES". Raises ValueError."""
-        user, group, processes = (int(part) for part in text.split(","))
-        return cls(user, group, processes)
+        """From "USER,GROUP,PROCESSES,RENAMED". Raises ValueError."""
+        user, group, processes, renamed = (int(part) for part in text.split(","))
+        return cls(user, group, processes, bool(renamed))
 
 
 def descend(descent: Descent) -> None:
@@ -37,11 +43,14 @@ def descend(descent: Descent) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if descent.processes:
         _bound(libc, descent.processes)
+    if descent.renamed:
+        _rename(libc, descent)
+    else:
+        os.setgroups([])
     for capability in range(_CAPABILITIES):
         if libc.prctl(_DROP_FROM_BOUNDING_SET, capability, 0, 0, 0) != 0:
             break  # this kernel knows no more of them
     libc.prctl(_AMBIENT, _CLEAR_ALL, 0, 0, 0)
-    os.setgroups([])
     os.setresgid(descent.group, descent.group, descent.group)
     os.setresuid(descent.user, descent.user, descent.user)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
@@ -57,6 +66,14 @@ def _bound(libc: ctypes.CDLL, processes: int) -> None:
             file.write(text)
     flags = _READ_ONLY | _NO_SUID | _NO_DEVICES | _NO_PROGRAMS
     _check(libc.mount(b"atoll", _GROUPS.encode(), b"tmpfs", flags, b"mode=0555"), "the cover of the control group")
+
+
+def _rename(libc: ctypes.CDLL, descent: Descent) -> None:
+    """In a user namespace of its own root has another number. The rights that come with one are dropped as well."""
+    _check(libc.unshare(_NEW_USERS), "a user namespace")
+    for name, text in (("uid_map", "%d 0 1" % descent.user), ("gid_map", "%d 0 1" % descent.group)):
+        with open("/proc/self/" + name, "w", encoding="ascii") as file:
+            file.write(text)
 
 
 def _check(answer: int, what: str) -> None:

@@ -74,7 +74,11 @@ class Steward:
             if self._begin and not resumed:
                 self._begin_with(self._begin)
             self._start()
+            if self._parked is not None:
+                lot.offer(self._parked)
         except BaseException as error:
+            if self._parked is not None:
+                lot.leave(self._parked)
             self._wall.end()
             if not resumed:
                 self._wall.remove()
@@ -90,7 +94,6 @@ class Steward:
             self._add(self._maker)
             messages.send(self._maker, {"ready": self._facts()})
             return listener
-        lot.offer(self._parked)
         with contextlib.suppress(OSError), self._maker:
             messages.send(self._maker, {"ready": self._facts()})
         self._maker = None

@@ -52,8 +52,7 @@ def signal_all(pid: int, number: int) -> None:
 
 
 def kill_all(own: int) -> None:
-    """Kill all below this process, `own`, which adopts orphans: first stopped, so that none forks away, until all are
-    dead.
+    """Kill all below this process, `own`, which adopts orphans: stopped first, so that none forks away.
 
     What the kernel tells of a process's children is quick to read, and may miss one that comes while another goes. That
     is why it ends when there is no child left to wait for.
