@@ -47,7 +47,10 @@ class JupyterDriver(UnwalledDriver):
         return {**config, **kernel, "env": {"JUPYTER_PATH": _jupyter_path(), **config["env"]}}
 
     def prepare(self, spec: Spec, box: str, resume: Any) -> dict[str, Any]:
-        return {**super().prepare(spec, box, resume), "prefork": spec.resources.memory >= _ROOM}
+        job = super().prepare(spec, box, resume)
+        # A kernel has a dozen threads, each with room of its own that it does not use.
+        limits = {**job["limits"], "sparse": True}
+        return {**job, "limits": limits, "prefork": spec.resources.memory >= _ROOM}
 
     async def health(self) -> list[Layer]:
         missing = _missing()

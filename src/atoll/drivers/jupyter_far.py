@@ -21,7 +21,8 @@ import zipfile
 from typing import Any
 
 ORDER: dict[str, Any] = {}
-PATIENCE = 60.0
+PATIENCE = 300.0
+LOOK = 5.0
 CHUNK = 1 << 18
 # A server passes on a thousand messages in a second, unless it is told otherwise, and drops what is more.
 MANY = 200
@@ -114,7 +115,7 @@ class FarEnd:
     def _watch(self) -> None:
         """Whoever needs the guest says so now and then."""
         while self._guest.poll() is None:
-            time.sleep(PATIENCE / 12)
+            time.sleep(LOOK)
             if time.monotonic() - self._heard > PATIENCE:
                 self._stop()
 

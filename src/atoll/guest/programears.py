@@ -31,10 +31,6 @@ class Story:
         self.error: Optional[Dict[str, str]] = None
         self.truncated = False
 
-    @property
-    def over(self) -> bool:
-        return self.idle and self.reply is not None
-
 
 class Ears:
     """Hears the kernel, the guest, and signals, all at once."""

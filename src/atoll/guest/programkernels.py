@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from typing import Any, NoReturn
 
 from .programwire import KernelDied, Unsupported
@@ -193,5 +194,7 @@ def _become_kernel(connection_file: str) -> NoReturn:
         kernel.initialize(["-f", connection_file, DIRECT, parent, "--HistoryManager.enabled=False"])
         exec(STREAMS, {})  # noqa: S102  # our own text, which other kernels are sent
         kernel.start()
+    except BaseException:  # noqa: BLE001  # it must not unwind into the bridge's code
+        traceback.print_exc(file=sys.__stderr__)
     finally:
         os._exit(1)
