@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from ..engine.limits import DEFAULT_DISK
 from ..engine.steward.history import CopiedHistory
 from ..engine.steward.wall import FILES
 from ..errors import CreateFailed, Unsupported
@@ -52,7 +53,10 @@ class WasmDriver(CopiedHistory):
         files = f"{box}/{FILES}"
         if resume is None:
             _furnish(files, spec)
-        limits = {**spec.resources._asdict(), "strict": spec.strict, "sparse": True}
+        # The workspace is on the host's disk, which hostile code shall not fill. It is looked at from time to time, which
+        # `strict` does not accept.
+        disk = spec.resources.disk or (None if spec.strict else DEFAULT_DISK)
+        limits = {**spec.resources._asdict(), "disk": disk, "strict": spec.strict, "sparse": True}
         return {"config": _config(spec, files), "limits": limits}
 
     def sweep(self, handle: Handle, box: str) -> None:
