@@ -53,8 +53,8 @@ class WasmDriver(CopiedHistory):
         files = f"{box}/{FILES}"
         if resume is None:
             _furnish(files, spec)
-        # The workspace is on the host's disk, which hostile code shall not fill. It is looked at from time to time, which
-        # `strict` does not accept.
+        # The workspace is on the host's disk, which hostile code shall not fill. It is only looked at now and then,
+        # which `strict` does not accept.
         disk = spec.resources.disk or (None if spec.strict else DEFAULT_DISK)
         limits = {**spec.resources._asdict(), "disk": disk, "strict": spec.strict, "sparse": True}
         return {"config": _config(spec, files), "limits": limits}
