@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import time
@@ -15,6 +14,8 @@ _SET_CHILD_SUBREAPER = 36
 
 def adopt_orphans() -> None:
     """Whatever loses its parent below this process becomes its child, so `descendants` finds it."""
+    import ctypes
+
     if ctypes.CDLL(None, use_errno=True).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
 
