@@ -217,7 +217,8 @@ def test_an_honest_answer_is_taken():
 def test_a_guest_that_sends_more_than_asked_for_is_cut_off(sandbox):
     """Code of a cell speaks for its context: here it says that a huge value is a small one."""
     sandbox.run_code(
-        "import sys\nframe = sys._getframe()\nwhile frame.f_code.co_name != '_serve': frame = frame.f_back\n"
+        "import sys\nframe = sys._getframe()\n"
+        "while not hasattr(frame.f_globals.get('variables'), 'handle'): frame = frame.f_back\n"
         "handle = frame.f_globals['variables'].handle\n"
         "def liar(namespace, arguments, port):\n    port.send(bytes(1 << 20))\n"
         "    return {'value': {'kind': 'bytes'}, 'size': 10}\n"
