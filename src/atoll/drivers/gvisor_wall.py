@@ -31,6 +31,7 @@ _SYSTEM = ("/usr", "/etc")
 _SET_PARENT_DEATH_SIGNAL = 1
 _ENOUGH_SAID = 4096
 _MOMENT, _LAST_MOMENT = 1.0, 2.0
+_TRIES = 4
 # Of those whom a guest tells of as writers: each may cost a call of runsc, and nothing else is done meanwhile.
 _MOST_WRITERS = 16
 
@@ -186,11 +187,22 @@ class GVisorWall(Wall):
     def pause(self) -> None:
         # Only the guest can tell, and only while it runs: gVisor keeps files open that nobody has open inside.
         self._writers = self._told_writers()
-        if self._limits.group is not None:
-            self._limits.group.freeze(True)
-        else:
-            self._ask("pause")
+        self._freeze()
         self._frozen = True
+
+    def _freeze(self) -> None:
+        group = self._limits.group
+        if group is None:
+            self._ask("pause")
+            return
+        for left in reversed(range(_TRIES)):
+            try:
+                group.freeze(True)
+                return
+            except TimeoutError:
+                # Who is being traced by somebody that stands still already may not come to a stop; all go on then.
+                if not left:
+                    raise
 
     def resume(self) -> None:
         if self._limits.group is not None:
