@@ -31,6 +31,9 @@ LAYERS = (
     {"client"},
     {"sandbox"},
     {"sync", "aio"},
+    {"config", "models"},
+    {"agent", "validation"},
+    {"mcp"},
     {"cli"},
     {"testing"},
 )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .client.snapshots import AsyncSnapshots
     from .client.tools import Tools
     from .errors import (
+        AgentError,
         AtollError,
         Busy,
         CodebaseNotFound,
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
         InvalidInput,
         InvalidPath,
         IsDirectory,
+        LeaseLost,
         ManyFailed,
+        ModelError,
         NotDirectory,
         NotEmpty,
         PackagesFailed,
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
         SnapshotNotFound,
         StoreError,
         TimedOut,
+        TrajectoryNotFound,
         UnknownDriver,
         Unresponsive,
         Unsupported,
@@ -93,6 +97,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AgentError",
     "Applied",
     "AsyncCodebases",
     "AsyncSandbox",
@@ -130,9 +135,11 @@ __all__ = [
     "InvalidPath",
     "IsDirectory",
     "Layer",
+    "LeaseLost",
     "ManyFailed",
     "Match",
     "Metrics",
+    "ModelError",
     "NotDirectory",
     "NotEmpty",
     "PackagesFailed",
@@ -154,6 +161,7 @@ __all__ = [
     "StoreError",
     "TimedOut",
     "Tools",
+    "TrajectoryNotFound",
     "Transfer",
     "UnknownDriver",
     "Unresponsive",

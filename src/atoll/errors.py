@@ -22,6 +22,10 @@ AtollError
 ├── ManyFailed                   some runs of a `run_many` broke; `results` has every result and error
 ├── CommandFailed                check=True and the exit code was not 0; `completed` has the rest
 │   └── CommandTimedOut          also TimeoutError: check=True and its time was over
+├── AgentError
+│   ├── ModelError               a model refused or did not answer; `status` is what its server said
+│   ├── TrajectoryNotFound       no trajectory has that id
+│   └── LeaseLost                another process has taken the run over; nothing more is written here
 ├── ProtocolError                the guest said something that no honest guest says
 ├── StoreError                   the registry on disk cannot be read or written
 └── FileError                    also OSError, with its errno
@@ -176,6 +180,31 @@ class ManyFailed(AtollError):
         self.results = results
         broken = [result for result in results if isinstance(result, AtollError)]
         super().__init__(f"{len(broken)} of {len(results)} commands could not be run; the first: {broken[0]}")
+
+
+class AgentError(AtollError):
+    code = "agent_error"
+
+
+class ModelError(AgentError):
+    """`retryable` says whether the same request may pass later, `status` what the server said, if one answered."""
+
+    code = "model_error"
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, status: int | None = None, retryable: bool = False
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.retryable = retryable
+
+
+class TrajectoryNotFound(AgentError):
+    code = "trajectory_not_found"
+
+
+class LeaseLost(AgentError):
+    code = "lease_lost"
 
 
 class ProtocolError(AtollError):

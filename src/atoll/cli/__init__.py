@@ -24,14 +24,22 @@ COMMANDS = {
     "list": "the sandboxes that exist",
     "audit": "which accesses were refused to a sandbox",
     "stop": "end what runs in a sandbox, and keep its files and variables",
-    "resume": "go on with a sandbox that was stopped",
+    "resume": "go on with a sandbox that was stopped, or with an agent's run",
     "destroy": "end sandboxes and remove everything of them",
     "snapshot": "keep a sandbox as it is under a name; list, delete, export these",
     "rollback": "have a sandbox as it was in a snapshot",
     "fork": "twins of a sandbox that go on where it is",
+    "agent": "have a model work on a task in a sandbox",
+    "ask": "have a model answer a question, with a sandbox at hand",
+    "logs": "what agents did: list, show, follow, export, delete",
+    "validate": "run a deterministic check behind a wall, and keep a sealed result",
     "policy": "what rules would do to a directory, before anything runs",
     "codebase": "source trees that are stored here, for many sandboxes",
     "packages": "the Python packages that are kept for the next sandbox",
+    "mcp-serve": "serve sandboxes to MCP clients, over stdio or HTTP",
+    "mcp-install": "write the configuration of an MCP client",
+    "init": "write a commented atoll.toml",
+    "config": "every setting, its value, and where it comes from",
     "providers": "the walls that atoll can build, and which of them work here",
     "doctor": "the layers of the wall here, and how to mend what is missing",
     "test": "try a wall from create to destroy, with figures",
@@ -89,7 +97,7 @@ def _dispatch(words: list[str]) -> int:
     if name not in COMMANDS:
         return _unknown(name)
     # Our own finder's message would name a module; a broken installation is a bug and shows as one.
-    module = __import__(f"{__name__}.{name}", fromlist=["main"])
+    module = __import__(f"{__name__}.{name.replace('-', '_')}", fromlist=["main"])
     code: int = module.main(rest)
     return code
 
