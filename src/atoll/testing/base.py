@@ -17,6 +17,9 @@ from ..types import Capability
 from .elsewhere import Elsewhere, target
 from .record import PROPERTY
 
+# Before the checks are imported, and the suite imports this first: a failed assertion then shows its values.
+pytest.register_assert_rewrite("atoll.testing.checks")
+
 LIFETIME = 600.0
 """Seconds after which a sandbox goes that a broken run has left behind."""
 
