@@ -12,7 +12,8 @@ from typing import Any, Callable, Dict, Optional, Tuple
 from .hosttools import Tool, ToolError, Tools
 from .port import Port
 
-_MAX_QUESTION = 1 << 20
+_MAX_QUESTION = 8 << 20
+_MAX_PROMPT = 1 << 20
 _NOBODY = "The host can only be asked by a cell that runs, and by the process it runs in."
 
 
@@ -79,7 +80,7 @@ class Asking:
         text = str(prompt)
         if text:
             sys.stdout.write(text)
-        reply = self._ask({"input": text[:_MAX_QUESTION]})
+        reply = self._ask({"input": text[:_MAX_PROMPT]})
         if "value" not in reply:
             raise EOFError("input() was not answered: %s" % reply.get("error", {}).get("message", "no reason given"))
         return str(reply["value"])
