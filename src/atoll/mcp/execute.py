@@ -1,0 +1,156 @@
+"""The tool `execute_python`."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ..client import cells
+from ..client.lines import by_line
+from ..errors import InvalidInput
+from ..io import drive
+from ..policy.text import shown
+from ..types import Execution, Result
+from .desk import Desk, Outcome, text_block
+from .sessions import DEFAULT, Session
+from .settings import MAX_TIMEOUT, PROFILES
+
+_LIMIT = 16 << 20
+"""Bytes of output and results that are taken from a cell; of text, less is passed on."""
+
+_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_NOBODY = cells.Listeners()
+
+
+def execute_python(desk: Desk, arguments: dict[str, Any]) -> Outcome:
+    """Run code in a context of a session. Code that raises is data, not a failure of the tool."""
+    session = desk.sessions.open(
+        arguments.get("session_id", DEFAULT),
+        environment=arguments.get("environment"),
+        source=arguments.get("source"),
+    )
+    context = arguments.get("context", "main")
+    request = {
+        "op": "code",
+        "code": arguments["code"],
+        "timeout": seconds(arguments),
+        "limit": _LIMIT,
+        "context": context,
+    }
+    listeners = _NOBODY
+    if desk.progress is not None:
+        heard = by_line(desk.progress)
+        listeners = cells.Listeners(on_stdout=heard, on_stderr=heard)
+    execution = drive(cells.run_code(session.links, request, listeners))
+    return outcome(execution, session, context, desk.settings.max_output)
+
+
+def seconds(arguments: dict[str, Any]) -> float:
+    """What `timeout` or `profile` ask for. Raises InvalidInput."""
+    timeout = arguments.get("timeout")
+    if timeout is None:
+        return PROFILES[arguments.get("profile", "default")]
+    if not 0 < timeout <= MAX_TIMEOUT:
+        raise InvalidInput(f"timeout is {shown(timeout)}; give seconds above 0, at most {MAX_TIMEOUT:.0f}.")
+    return float(timeout)
+
+
+def outcome(execution: Execution, session: Session, context: str, room: int) -> Outcome:
+    """What the model sees of a cell, and the same as data."""
+    stdout, cut_out = shortened(execution.stdout, room)
+    stderr, cut_err = shortened(execution.stderr, room // 2)
+    value = execution.text
+    result, cut_result = shortened(value, room) if value else (value, False)
+    truncated = execution.truncated or cut_out or cut_err or cut_result
+    error = execution.error
+    fresh, session.fresh = session.fresh, False
+    structured = {
+        "session_id": session.name,
+        "context": context,
+        "success": error is None and not execution.timed_out,
+        "stdout": stdout,
+        "stderr": stderr,
+        "result": result,
+        "error": None
+        if error is None
+        else {"name": error.name, "value": shortened(error.value, room)[0],
+              "traceback": shortened(error.traceback, room)[0]},
+        "count": execution.count,
+        "duration": execution.duration,
+        "timed_out": execution.timed_out,
+        "truncated": truncated,
+        "state_lost": execution.state_lost,
+        "new_session": fresh,
+    }  # fmt: skip
+    shown_text = _text(structured, execution, room)
+    content = [text_block(shown_text)]
+    if execution.results:
+        content += _rich(execution.results, room)
+    return Outcome(content, structured)
+
+
+def shortened(text: str, room: int) -> tuple[str, bool]:
+    """At most so many characters of it: the beginning and, a quarter of it, the end; and whether that is not all."""
+    if len(text) <= room:
+        return text, False
+    tail = room // 4
+    left_out = len(text) - room
+    return f"{text[: room - tail]}\n… {left_out} characters left out …\n{text[len(text) - tail :]}", True
+
+
+def _text(structured: dict[str, Any], execution: Execution, room: int) -> str:
+    if not structured["stderr"] and structured["success"] and not structured["truncated"]:
+        # Most cells, quickly.
+        plain: str = structured["stdout"]
+        if structured["result"] is not None:
+            plain = f"{plain}{structured['result']}"
+        if not structured["state_lost"]:
+            return plain or "(no output)"
+    parts = [structured["stdout"]]
+    if structured["stderr"]:
+        parts.append(f"[stderr]\n{structured['stderr']}")
+    if structured["result"] is not None:
+        parts.append(structured["result"])
+    error = structured["error"]
+    if error is not None and not execution.timed_out:
+        parts.append(error["traceback"] or f"{error['name']}: {error['value']}")
+    parts += _notes(structured, execution)
+    return "\n".join(part.rstrip("\n") for part in parts if part) or "(no output)"
+
+
+def _notes(structured: dict[str, Any], execution: Execution) -> list[str]:
+    notes = []
+    if execution.timed_out:
+        kept = "its variables are lost" if execution.state_lost else "variables of the session are kept"
+        notes.append(f"[The code ran out of time after {execution.duration:.1f} s and was stopped; {kept}.]")
+    elif execution.state_lost:
+        notes.append("[The variables of earlier calls are lost: the Python process had ended.]")
+    if structured["truncated"]:
+        notes.append("[Not all of the output is here: it is too long. Write it to a file and read parts of it.]")
+    return notes
+
+
+def _rich(results: tuple[Result, ...], room: int) -> list[dict[str, Any]]:
+    """Pictures as images; of what has no picture, what more it has than the text that is there already."""
+    blocks: list[dict[str, Any]] = []
+    for number, result in enumerate(results):
+        data = result.data
+        image = next((mime for mime in _IMAGES if isinstance(data.get(mime), str)), None)
+        if image is not None:
+            blocks.append({"type": "image", "data": "".join(data[image].split()), "mimeType": image})
+            continue
+        if not result.is_main and "text/plain" in data:
+            blocks.append(text_block(shortened(str(data["text/plain"]), room)[0]))
+        blocks += _resources(data, number, room)
+    return blocks
+
+
+def _resources(data: Any, number: int, room: int) -> list[dict[str, Any]]:
+    stamp = time.time_ns()
+    blocks = []
+    for mime, ending in (("text/html", "html"), ("image/svg+xml", "svg"), ("text/markdown", "md")):
+        text = data.get(mime)
+        if isinstance(text, str) and len(text) <= room:
+            uri = f"atoll://results/{stamp}-{number}.{ending}"
+            blocks.append({"type": "resource", "resource": {"uri": uri, "mimeType": mime, "text": text}})
+    return blocks

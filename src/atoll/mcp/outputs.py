@@ -1,0 +1,80 @@
+"""The schemas of what tools give as data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_TEXT = {"type": "string"}
+_MAYBE = {"type": ["string", "null"]}
+_FLAG = {"type": "boolean"}
+_COUNT = {"type": "integer"}
+_NUMBER = {"type": "number"}
+_NAMES = {"type": "array", "items": _TEXT}
+_REASONS = {"type": "object", "additionalProperties": _TEXT}
+
+
+def _object(**members: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": members, "required": list(members)}
+
+
+def _list(**members: Any) -> dict[str, Any]:
+    return {"type": "array", "items": _object(**members)}
+
+
+_ERROR = {"type": ["object", "null"], "properties": {"name": _TEXT, "value": _TEXT, "traceback": _TEXT}}
+_RUN = {"type": "object", "properties": {"id": _TEXT, "state": _TEXT}, "required": ["id"]}
+
+OUTPUTS: dict[str, dict[str, Any]] = {
+    "echo": _object(text=_TEXT),
+    "execute_python": _object(
+        session_id=_TEXT, context=_TEXT, success=_FLAG, stdout=_TEXT, stderr=_TEXT, result=_MAYBE, error=_ERROR,
+        count=_COUNT, duration=_NUMBER, timed_out=_FLAG, truncated=_FLAG, state_lost=_FLAG, new_session=_FLAG,
+    ),
+    "run_command": _object(
+        session_id=_TEXT, success=_FLAG, exit_code=_COUNT, stdout=_TEXT, stderr=_TEXT, duration=_NUMBER,
+        timed_out=_FLAG, truncated=_FLAG, new_session=_FLAG,
+    ),
+    "get_repl_context": {
+        "type": "object",
+        "properties": {
+            "session_id": _TEXT,
+            "context": _TEXT,
+            "variables": _list(name=_TEXT, type=_TEXT, size=_COUNT, text=_TEXT),
+            "name": _TEXT,
+            "value": {},
+        },
+        "required": ["session_id", "context"],
+    },
+    "set_repl_context": _object(session_id=_TEXT, context=_TEXT, names=_NAMES, new_session=_FLAG),
+    "clear_repl_context": _object(session_id=_TEXT, context=_TEXT, cleared=_NAMES),
+    "list_sessions": _object(
+        sessions=_list(
+            session_id=_TEXT, sandbox=_TEXT, environment=_TEXT, status=_TEXT, created=_TEXT, last_used=_TEXT,
+            expires=_MAYBE, network=_TEXT, source=_MAYBE,
+            contexts=_list(name=_TEXT, language=_TEXT, busy=_FLAG, cells=_COUNT),
+        )
+    ),
+    "destroy_session": _object(session_id=_TEXT, destroyed=_FLAG),
+    "read_file": _object(
+        session_id=_TEXT, path=_TEXT, size=_COUNT, encoding=_TEXT, content=_TEXT, truncated=_FLAG,
+    ),
+    "write_file": _object(session_id=_TEXT, path=_TEXT, size=_COUNT, new_session=_FLAG),
+    "list_files": _object(
+        session_id=_TEXT, path=_TEXT,
+        entries=_list(path=_TEXT, name=_TEXT, type=_TEXT, size=_COUNT, mode=_TEXT, modified=_TEXT),
+        skipped=_COUNT, truncated=_FLAG,
+    ),
+    "snapshot": _object(session_id=_TEXT, name=_TEXT, size=_COUNT, lost=_REASONS),
+    "fork": _object(session_id=_TEXT, from_session_id=_TEXT, sandbox=_TEXT, lost=_REASONS),
+    "rollback": _object(session_id=_TEXT, name=_TEXT),
+    "diff": _object(
+        session_id=_TEXT,
+        changes=_list(path=_TEXT, kind=_TEXT, type=_TEXT, level=_TEXT, added_lines=_COUNT, removed_lines=_COUNT,
+                      diff=_MAYBE),
+        truncated=_FLAG,
+    ),
+    "apply": _object(session_id=_TEXT, applied=_NAMES, conflicts=_REASONS, rejected=_REASONS),
+    "agent_run": _RUN,
+    "agent_status": _RUN,
+    "agent_cancel": _object(id=_TEXT, cancelled=_FLAG),
+}  # fmt: skip

@@ -1,0 +1,37 @@
+"""What the owner of the server has decided. No tool call can change any of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+PROFILES = {"quick": 5.0, "default": 30.0, "analysis": 120.0, "extended": 300.0}
+MAX_TIMEOUT = 3600.0
+LIFETIME = 8 * 3600.0
+WALLS = ("bwrap", "docker", "gvisor", "jail", "strongest", "wasm")
+"""What a call may choose as its environment. Those without a wall of their own only the owner can choose."""
+
+
+class Settings(NamedTuple):
+    """How sessions are made, and what calls may do.
+
+    Attributes:
+        driver: the wall of a new session; None is atoll's default.
+        wishes: the other keywords of `Sandbox.create` for a new session, such as `network` and `packages`.
+        lifetime: seconds that a session lives on after its last use.
+        space: sessions of servers with another space are not seen; the directory that the server was started in
+            unless given.
+        sources: directories of the host; a session may be made over one of them, or one below.
+        apply: whether `apply` may change the source of a session.
+        max_output: characters of text in one answer.
+        echo: whether the tool `echo` is there, which measures what a call costs that does nothing.
+    """
+
+    driver: str | None = None
+    wishes: Mapping[str, Any] = {}
+    lifetime: float = LIFETIME
+    space: str = "default"
+    sources: tuple[str, ...] = ()
+    apply: bool = False
+    max_output: int = 100_000
+    echo: bool = False
