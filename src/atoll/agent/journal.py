@@ -33,6 +33,9 @@ _BEGIN = """INSERT INTO steps (run, number, key, parent, kind, name, request, be
     RETURNING number"""
 _END = """INSERT INTO outcomes (run, key, outcome, snapshot, ended)
     SELECT ?, ?, ?, ?, ? WHERE EXISTS (SELECT 1 FROM runs WHERE id = ? AND fence = ?)"""
+_UNDO = """DELETE FROM steps WHERE run = ? AND key = ?
+    AND NOT EXISTS (SELECT 1 FROM outcomes WHERE run = ? AND key = ?)
+    AND EXISTS (SELECT 1 FROM runs WHERE id = ? AND fence = ?)"""
 _TAKE = """UPDATE runs SET fence = fence + 1, owner_pid = ?, owner_started = ?, owner_boot = ?, lease = ?, cancel = 0,
     state = 'running', updated = ? WHERE id = ?"""
 _RENEW = "UPDATE runs SET lease = ? WHERE id = ? AND fence = ?"
@@ -113,14 +116,20 @@ class Journal:
             db.execute(_TAKE, (me.pid, me.started, me.boot, uptime() + LEASE, time.time(), id))
         return Hold(id, run.fence + 1, clean=not alive)
 
-    def renew(self, hold: Hold) -> bool:
-        """Keep a run for another while. Whether somebody wants it cancelled.
+    def renew(self, hold: Hold) -> None:
+        """Keep a run for another while.
 
         Raises:
             LeaseLost: it belongs to another process now.
         """
         self._fenced(hold, _RENEW, (uptime() + LEASE, hold.run, hold.fence))
-        return bool(self._db.read("SELECT cancel FROM runs WHERE id = ?", (hold.run,))[0][0])
+
+    def is_cancelled(self, hold: Hold) -> bool:
+        """Whether somebody wants it cancelled. Raises LeaseLost."""
+        rows = self._db.read("SELECT cancel FROM runs WHERE id = ? AND fence = ?", (hold.run, hold.fence))
+        if not rows:
+            raise _lost(hold)
+        return bool(rows[0][0])
 
     def begin(
         self, hold: Hold, key: str, kind: str, name: str, request: Mapping[str, Any], parent: str | None = None
@@ -141,9 +150,19 @@ class Journal:
         """Write what came of a step. Raises LeaseLost."""
         self._fenced(hold, _END, (hold.run, key, dump(outcome), snapshot, time.time(), hold.run, hold.fence))
 
+    def undo(self, hold: Hold, key: str) -> None:
+        """Forget a step that was begun, and then did not happen."""
+        self._db.write(_UNDO, (hold.run, key, hold.run, key, hold.run, hold.fence))
+
     def set_sandbox(self, hold: Hold, sandbox: str | None) -> None:
         """Raises LeaseLost."""
         self._fenced(hold, _SANDBOX, (sandbox, hold.run, hold.fence))
+
+    def set_settings(self, hold: Hold, settings: Mapping[str, Any]) -> None:
+        """Raises LeaseLost."""
+        self._fenced(
+            hold, "UPDATE runs SET settings = ? WHERE id = ? AND fence = ?", (dump(settings), hold.run, hold.fence)
+        )
 
     def finish(self, hold: Hold, state: str, result: Mapping[str, Any]) -> None:
         """Raises LeaseLost."""

@@ -113,13 +113,19 @@ class Ledger:
                     f"{number} more calls were asked for, and of {each.limits.max_subcalls} that code may make in this "
                     f"run {left} are left.",
                 )
+        self.add_subcalls(number)
+
+    def add_subcalls(self, number: int) -> None:
+        """Count what was made already, whatever the limit."""
         for each in self._all():
             each.subcalls += number
 
     def count_tool_call(self) -> None:
         """Raises LimitReached."""
         if self.tool_calls >= self.limits.max_tool_calls:
-            raise LimitReached("max_tool_calls", f"The model has made {self.tool_calls} tool calls, which are all that it may.")
+            raise LimitReached(
+                "max_tool_calls", f"The model has made {self.tool_calls} tool calls, which are all that it may."
+            )
         self.tool_calls += 1
 
     def spent(self) -> Spent:
@@ -138,7 +144,8 @@ class Ledger:
         affordable = int(money / price.completion) if price.completion else REPLY
         if money < 0 or affordable < LEAST_REPLY:
             raise LimitReached(
-                "max_cost", f"${self.known_cost:.4f} of ${self.limits.max_cost:.2f} are spent, and the next call is too dear."
+                "max_cost",
+                f"${self.known_cost:.4f} of ${self.limits.max_cost:.2f} are spent, and the next call is too dear.",
             )
         return min(tokens, affordable, REPLY)
 
@@ -157,6 +164,9 @@ class Spent(NamedTuple):
     @property
     def tokens(self) -> int:
         return self.prompt_tokens + self.completion_tokens
+
+    def to_json(self) -> dict[str, Any]:
+        return self._asdict()
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Spent:

@@ -21,12 +21,16 @@ Code in run_code can call: llm_query(prompt) -> str, a fresh model that sees onl
 llm_query_batched(prompts) -> list of str, many at once; {rlm}FINAL(answer) and FINAL_VAR("name"), which end the work \
 with a text or with the value of a variable.\
 """
-_RLM = "rlm_query(prompt, context) -> str, a helper like you with a sandbox of its own and `context` as a variable there; "
+_RLM = (
+    "rlm_query(prompt, context) -> str, a helper like you with a sandbox of its own and `context` as a variable there; "
+)
 _CONTEXT = """\
 The variable `context` in run_code holds what the question is about: {about}. It may be far too long to print: look at \
 parts of it, search it with code, and give pieces of it to llm_query.\
 """
-_WORKSPACE = "Your working directory /workspace has the user's files. Nothing that you change there reaches the user unreviewed."
+_WORKSPACE = (
+    "Your working directory /workspace has the user's files. Nothing that you change there reaches the user unreviewed."
+)
 _NO_TOOLS = "If you cannot call tools, write code in a block that begins with ```repl and ends with ```; what it prints comes back."
 _CHECKED = "Your answer is checked before it counts. If the check fails, you are told why and go on."
 

@@ -1,0 +1,243 @@
+"""The sandbox of a run: made when it is first needed, kept in snapshots, and had again after a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..errors import AtollError, Busy, InvalidInput, SandboxGone, SandboxNotFound, SnapshotNotFound, Unsupported
+
+if TYPE_CHECKING:
+    from ..sandbox import AsyncSandbox
+    from .journal import Hold, Journal
+    from .rows import Run, Step
+
+LABEL = "atoll.run"
+LIFETIME = 4 * 3600.0
+CHANGING = frozenset(("run_code", "run_command", "write_file", "edit_file"))
+"""The tools after whose calls a sandbox may be another than before."""
+
+_DECIDED = ("image", "source", "codebase", "ignore", "workdir", "packages")  # a snapshot has brought these along
+_PATIENCE = 30.0
+
+
+class Ground:
+    """One run's sandbox.
+
+    Who goes on with a run that was interrupted uses the sandbox that it finds only when nothing in it is in doubt and
+    nobody else can still be at work there. Else that one is destroyed, and another begins with the last snapshot.
+
+    Args:
+        functions: what code inside may call.
+        context: what the variable `context` is, or None.
+    """
+
+    def __init__(
+        self, journal: Journal, hold: Hold, run: Run, functions: Mapping[str, Callable[..., Any]], context: Any
+    ) -> None:
+        self._journal = journal
+        self._hold = hold
+        self._wishes = dict(run.settings["sandbox"])
+        self._lent: str | None = self._wishes.pop("lent", None)
+        self._keep = bool(run.settings.get("keep"))
+        self._functions = functions
+        self._context = context
+        self._former = run.sandbox
+        self._trusted = hold.clean
+        self._sandbox: AsyncSandbox | None = None
+        self._point: str | None = None
+        self._unkept: list[int] = []
+        self._snapshots = True
+        self._why: str | None = None
+        self._note: str | None = None
+
+    @property
+    def id(self) -> str | None:
+        """Of the sandbox that is used now, or was before."""
+        return self._sandbox.id if self._sandbox is not None else self._former
+
+    @property
+    def point(self) -> str | None:
+        """The snapshot that has what was last done."""
+        return self._point
+
+    @property
+    def lent(self) -> bool:
+        return self._lent is not None
+
+    @property
+    def reversible(self) -> bool:
+        """Whether a step in doubt can be undone without losing others. A lent sandbox is not ours to turn back."""
+        return self._lent is None and not self._unkept
+
+    def take_note(self) -> str | None:
+        """What the model must be told with the next thing that it hears from the sandbox; once."""
+        note, self._note = self._note, None
+        return note
+
+    def remember(self, step: Step) -> None:
+        """Take into account a step that the journal has."""
+        if step.kind != "tool" or step.name not in CHANGING:
+            return
+        if step.outcome is None:
+            self._trusted = False
+        elif step.snapshot is not None:
+            self._point, self._unkept = step.snapshot, []
+        elif step.outcome.get("ran"):
+            self._unkept.append(step.number)
+
+    async def open(self) -> AsyncSandbox:
+        """The sandbox. Raises as `AsyncSandbox.create` and `AsyncSandbox.connect` do."""
+        if self._sandbox is not None:
+            return self._sandbox
+        if self._lent is not None:
+            self._sandbox = await self._connect(self._lent)
+        elif self._former is None:
+            self._sandbox = await self._make()
+        else:
+            self._sandbox = await self._return(self._former)
+        if self._sandbox.id != self._former:
+            self._journal.set_sandbox(self._hold, self._sandbox.id)
+        return self._sandbox
+
+    async def mark(self, key: str) -> tuple[str | None, dict[str, str]]:
+        """Keep the sandbox as it is after a step: the snapshot, and what of its variables cannot be kept.
+
+        There is no snapshot where the wall has none, or while a process is writing a file.
+        """
+        if self._sandbox is None or not self._snapshots:
+            return None, {}
+        name = f"{self._hold.run}.{key}.{self._hold.fence}"
+        try:
+            made = await self._sandbox.snapshot(name)
+        except Unsupported:
+            self._snapshots = False
+            return None, {}
+        except Busy:
+            return None, {}
+        self._point, self._unkept = made.name, []
+        return made.name, dict(made.lost)
+
+    def lose(self, reason: str) -> None:
+        """The sandbox is gone, or not to be used any more; the next `open` has another one."""
+        if self._sandbox is not None:
+            self._former, self._sandbox = self._sandbox.id, None
+        self._trusted = False
+        self._why = reason
+
+    async def twin(self) -> AsyncSandbox:
+        """Another sandbox that is as this one was after the last step, for the caller to use and destroy."""
+        from ..sandbox import AsyncSandbox
+
+        if self._point is not None:
+            return await AsyncSandbox.create(snapshot=self._point, **self._restorable())
+        if self._sandbox is None and self._former is None and self._lent is None:
+            return await self._fresh()
+        return await (await self.open()).fork()
+
+    async def close(self) -> None:
+        """Destroy it, unless it is to be kept or was only lent."""
+        if self._lent is not None or self._keep:
+            return
+        ids = {self._former} if self._sandbox is None else {self._former, self._sandbox.id}
+        for id in ids - {None}:
+            await _destroy(str(id))
+
+    async def _return(self, id: str) -> AsyncSandbox:
+        """The sandbox of an interrupted run, or what can be had of it."""
+        if self._trusted or (self._hold.clean and self._why is None and not self.reversible):
+            try:
+                return await self._connect(id)
+            except (SandboxNotFound, SandboxGone) as gone:
+                self._tell(f"The sandbox has ended ({gone.message.rstrip('.')}).")
+        else:
+            self._tell(self._why or "The program that ran this was interrupted.")
+            await _destroy(id)
+        return await self._make()
+
+    def _tell(self, what: str) -> None:
+        back = "It is as it was at the beginning" if self._point is None else "It is back as it was after the last step"
+        if self._unkept:
+            numbers = ", ".join(map(str, self._unkept))
+            back = (
+                f"What the steps {numbers} did in it is lost, since it could not be kept then; it is as it was before"
+            )
+        self._note = f"{what} {back}. Processes that ran in it are gone."
+
+    async def _make(self) -> AsyncSandbox:
+        if self._point is None:
+            return await self._fresh()
+        from ..sandbox import AsyncSandbox
+
+        try:
+            return await AsyncSandbox.create(snapshot=self._point, tools=self._tools(), **self._restorable())
+        except SnapshotNotFound:
+            self._note = f"{self._note or ''} The snapshot {self._point} is gone: the sandbox begins empty.".strip()
+            return await self._fresh()
+
+    async def _fresh(self) -> AsyncSandbox:
+        from ..sandbox import AsyncSandbox
+
+        made = await AsyncSandbox.create(**self._common(self._wishes), tools=self._tools())
+        try:
+            if self._context is not None:
+                await made.variables.set("context", self._context)
+        except BaseException:
+            await _destroy(made.id)
+            raise
+        return made
+
+    async def _connect(self, id: str) -> AsyncSandbox:
+        from ..sandbox import AsyncSandbox
+
+        return await AsyncSandbox.connect(id, tools=self._tools())
+
+    def _tools(self) -> Any:
+        from ..client.tools import Tools
+
+        return Tools(self._functions, timeout=None)
+
+    def _restorable(self) -> dict[str, Any]:
+        return self._common({name: value for name, value in self._wishes.items() if name not in _DECIDED})
+
+    def _common(self, wishes: Mapping[str, Any]) -> dict[str, Any]:
+        labels = {**wishes.get("labels", {}), LABEL: self._hold.run}
+        return {"lifetime": LIFETIME, **wishes, "labels": labels}
+
+
+async def _destroy(id: str) -> None:
+    import anyio
+
+    from ..sandbox import AsyncSandbox
+
+    with anyio.CancelScope(shield=True), anyio.move_on_after(_PATIENCE):
+        try:
+            await (await AsyncSandbox.connect(id)).destroy()
+        except (SandboxNotFound, SandboxGone):
+            pass
+
+
+async def sweep(run: str, *, but: str | None = None) -> None:
+    """Destroy what sandboxes a run has left, as one that a crash kept from being noted down."""
+    from ..sandbox import AsyncSandbox
+
+    for info in await AsyncSandbox.list({LABEL: run}):
+        if info.id != but and info.status != "gone":
+            await _destroy(info.id)
+
+
+async def delete_snapshots(run: str, names: set[str], driver: str | None = None) -> None:
+    """Delete the snapshots that a run has made, also those that a crash kept from being noted down."""
+    from ..client.snapshots import AsyncSnapshots
+
+    kept = AsyncSnapshots(driver)
+    try:
+        found = {each.name for each in await kept.list()}
+    except AtollError:  # no driver, or one without snapshots
+        return
+    for name in found:
+        if name in names or name.startswith(f"{run}."):
+            try:
+                await kept.delete(name)
+            except (SnapshotNotFound, InvalidInput):
+                pass

@@ -1,0 +1,167 @@
+"""What an agent is made with, and the settings of a run that come of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .. import config
+from ..errors import InvalidInput, ModelError
+from ..policy.text import shown
+from . import checks, prompts
+from .limits import Limits
+from .toolspec import Tool
+
+if TYPE_CHECKING:
+    from ..sandbox import AsyncSandbox
+    from ..sync import Sandbox
+
+KINDS = ("completion", "agent")
+_WISHES = ("driver", "network", "packages")
+
+SandboxLike = "Mapping[str, Any] | AsyncSandbox | Sandbox | str | None"
+
+
+class Options(NamedTuple):
+    """What an agent was made with, checked. `tools` are Python functions, `servers` MCP servers by name."""
+
+    settings: config.Settings
+    api_key: str | None
+    sandbox: dict[str, Any]
+    tools: tuple[Tool, ...]
+    servers: dict[str, Any]
+    system: str | None
+    validate: checks.Check | None
+    keep: bool | None
+
+
+def options(
+    model: str | None,
+    base_url: str | None,
+    api_key: str | None,
+    sandbox: Any,
+    tools: Iterable[Callable[..., Any] | Tool],
+    mcp_servers: Mapping[str, Any] | None,
+    system: str | None,
+    validate: checks.Check | None,
+    *,
+    keep: bool | None,
+    config_file: str | None,
+    limits: Mapping[str, Any],
+) -> Options:
+    """Raises InvalidInput for what cannot be, with what to write instead."""
+    from .functions import tools_of
+
+    given = {"model": model, "base_url": base_url, **limits}
+    arguments = {name: value for name, value in given.items() if value is not None}
+    settings = config.load(arguments, path=config_file)
+    check = validate if validate is not None else settings["validate"]
+    checks.described(check)
+    servers = dict(mcp_servers if mcp_servers is not None else settings["mcp_servers"])
+    return Options(
+        settings,
+        api_key,
+        _sandbox(sandbox, settings),
+        tuple(tools_of(tools)),
+        {**_snipara(), **servers},
+        system,
+        check,
+        keep,
+    )
+
+
+def run_settings(made: Options, kind: str, prompt: str, context: Any, validate: checks.Check | None) -> dict[str, Any]:
+    """The settings of a new run, without its tools.
+
+    Raises:
+        InvalidInput: there is no prompt, or a context that is no JSON.
+        ModelError: no model was chosen.
+    """
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise InvalidInput(f"The prompt is {shown(prompt)}; say what is to be done, as text.")
+    if kind not in KINDS:
+        raise InvalidInput(f"kind is {shown(kind)}; give one of {', '.join(KINDS)}.")
+    settings = made.settings
+    if not settings["model"]:
+        raise ModelError(
+            "No model was chosen.",
+            hint='Give one, as in Agent(model="openai/gpt-4o-mini"), or set ATOLL_MODEL, or `model` in atoll.toml.',
+        )
+    check = checks.described(validate if validate is not None else made.validate)
+    limits = _limits(settings, kind)
+    told = None if context is None else prompts.about(context)
+    workspace = bool(made.sandbox.get("source") or made.sandbox.get("codebase"))
+    system = prompts.system_prompt(
+        kind,
+        context=told,
+        workspace=workspace,
+        checked=check is not None,
+        deeper=limits.max_depth > 1,
+        more=made.system,
+    )
+    return {
+        "prompt": prompt,
+        "model": settings["model"],
+        "base_url": settings["base_url"],
+        "system": system,
+        "limits": limits._asdict(),
+        "strict_cost": _source(settings, "max_cost") != "default",
+        "sandbox": made.sandbox,
+        "keep": workspace if made.keep is None else made.keep,
+        "validate": check,
+    }
+
+
+def _limits(settings: config.Settings, kind: str) -> Limits:
+    budget = settings["agent_token_budget" if kind == "agent" else "token_budget"]
+    if kind == "agent" and _source(settings, "token_budget") == "argument":
+        budget = settings["token_budget"]
+    names = (name for name in Limits._fields if name != "token_budget")
+    return Limits(token_budget=budget, **{name: settings[name] for name in names})
+
+
+def _source(settings: config.Settings, name: str) -> str:
+    return next(each.source for each in settings.items() if each.name == name)
+
+
+def _sandbox(given: Any, settings: config.Settings) -> dict[str, Any]:
+    """The keywords of `Sandbox.create`, or the id of a sandbox that is lent to the agent."""
+    if isinstance(given, str):
+        return {"lent": given}
+    if given is not None and not isinstance(given, Mapping):
+        id = getattr(given, "id", None)
+        if isinstance(id, str):
+            return {"lent": id}
+        raise InvalidInput(
+            f"sandbox is {shown(given)}; give a mapping such as {{'driver': 'jail'}}, a sandbox, or the id of one."
+        )
+    wishes = {name: settings[name] for name in _WISHES if settings[name]}
+    if settings["memory"]:
+        wishes["resources"] = {"memory": settings["memory"]}
+    wishes.update(given or {})
+    if wishes.get("source") is not None:
+        wishes["source"] = os.path.abspath(os.fspath(wishes["source"]))
+    if "packages" in wishes:
+        wishes["packages"] = list(wishes["packages"])
+    _check_json(wishes)
+    return wishes
+
+
+def _check_json(wishes: dict[str, Any]) -> None:
+    import json
+
+    try:
+        json.dumps(wishes)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(
+            f"sandbox has something that cannot be written down for a later resume: {error}.",
+            hint="Give plain values, as in {'resources': {'memory': '1G'}}, or make the sandbox yourself and lend it.",
+        ) from None
+
+
+def _snipara() -> dict[str, Any]:
+    from . import snipara
+
+    server = snipara.server_from(os.environ)
+    return {} if server is None else {"snipara": server}
