@@ -13,8 +13,8 @@ from .events import Event, Listener
 from .kit import Kit, price_of
 from .limits import Price
 from .options import Options, options, run_settings
-from .sandboxtools import NAMES
 from .results import Result, Status, Trajectory, result_of, status_of, trajectory_of
+from .sandboxtools import NAMES
 from .toolspec import Tool
 
 if TYPE_CHECKING:
@@ -74,6 +74,11 @@ class AsyncAgent:
     def warnings(self) -> list[str]:
         """What of a configuration file was not taken, and why."""
         return list(self._options.settings.warnings)
+
+    @property
+    def step_timeout(self) -> float:
+        """Seconds that one call in the sandbox may take."""
+        return float(self._options.settings["step_timeout"])
 
     async def completion(self, prompt: str, *, context: Any = None, validate: checks.Check | None = None) -> Result:
         """Answer a question, with a sandbox at hand.

@@ -172,6 +172,11 @@ class Journal:
         """Let a run go that is not at its end, so that any process may go on with it at once; `result` says why."""
         self._db.write(_RELEASE, (dump(result), time.time(), hold.run, hold.fence))
 
+    def complain(self, id: str, error: str) -> None:
+        """Write down why nobody works on a run, where nothing is written yet."""
+        sql = "UPDATE runs SET result = ? WHERE id = ? AND result IS NULL AND owner_pid IS NULL"
+        self._db.write(sql, (dump({"response": "", "error": error}), id))
+
     def request_cancel(self, id: str) -> bool:
         """Have a run cancelled: by its process, within moments, or here and now where it has none.
 

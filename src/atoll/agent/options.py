@@ -14,8 +14,7 @@ from .limits import Limits
 from .toolspec import Tool
 
 if TYPE_CHECKING:
-    from ..sandbox import AsyncSandbox
-    from ..sync import Sandbox
+    pass
 
 KINDS = ("completion", "agent")
 _WISHES = ("driver", "network", "packages")

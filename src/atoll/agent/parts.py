@@ -42,6 +42,12 @@ async def _play(above: Session, make: type[Session], id: str) -> Outcome:
     )
     try:
         ending = await part.play()
+    except Exception as error:
+        with anyio.CancelScope(shield=True):
+            await part.ground.close()
+        failed = {"response": part.best, "error": str(error), "spent": part.ledger.spent().to_json()}
+        above.journal.finish(hold, "failed", failed)
+        raise
     except BaseException as error:
         above.journal.release(
             hold, {"response": part.best, "error": str(error), "spent": part.ledger.spent().to_json()}

@@ -32,7 +32,7 @@ def sandbox_tools(open_sandbox: Open, run_cell: RunCell, seconds: float) -> list
         done = await sandbox.run(given["command"], timeout=max(wanted, 0.1))
         return showing.of_command(done, wanted)
 
-    def tool(name: str, about: str, call: Sandboxed, required: dict[str, Any], **optional: Any) -> Tool:
+    def tool(name: str, about: str, call: Sandboxed, required: dict[str, Any], /, **optional: Any) -> Tool:
         schema = {
             "type": "object",
             "properties": {**required, **optional},

@@ -1,9 +1,12 @@
-"""`atoll resume`: sandboxes that were stopped or paused go on."""
+"""`atoll resume`: sandboxes that were stopped or paused go on, and so do agents' runs."""
 
 from __future__ import annotations
 
+from argparse import Namespace
+
 from ..errors import AtollError
 from . import FAILED
+from .agentoptions import add_agent_options, add_showing_options
 from .output import complain, say
 from .parsing import Parser, UsageError
 from .places import find
@@ -12,27 +15,58 @@ _DESCRIPTION = """\
 Start sandboxes again that `atoll stop` has stopped, with their files and the
 variables of their Python contexts; a paused one goes on where it was. One that
 runs is left alone. Prints the ids of those that run now.
+
+The id of an agent's run, which begins with tr-, goes on with that run at the
+very step where it was interrupted or killed. Nothing that has ended is done
+again. With --at, a second line begins after that step instead. Model, limits
+and sandbox are those of the run.
 """
 
 _EPILOG = """\
 examples:
   atoll resume sb-k3               the beginning of an id is enough
   atoll list -q --status stopped | xargs atoll resume
+  atoll resume tr-4f               an agent's run; `atoll logs` lists them
+  atoll resume tr-4f --at 5 --say "use polars instead"
 
 exit code:
   0, or 125 when one of them could not be found or started; the others are
-  started all the same
+  started all the same. For a run as `atoll agent`
 """
 
 
 def main(words: list[str]) -> int:
     parser = Parser("resume", "ID ...", _DESCRIPTION, _EPILOG)
-    parser.add_argument("ids", nargs="*", metavar="ID", help="a sandbox, or the beginning of its id")
+    parser.add_argument("ids", nargs="*", metavar="ID", help="a sandbox or a run, or the beginning of its id")
+    group = parser.add_argument_group("an agent's run").add_argument
+    group("--at", metavar="STEP", help="begin a second line after this step; 0 is the beginning")
+    group("--say", metavar="TEXT", help="with --at: something to tell the model there")
+    add_agent_options(parser)
+    add_showing_options(parser)
     args = parser.parse_intermixed_args(words)
     if not args.ids:
         raise UsageError("Say which sandboxes to resume, by their ids; `atoll list --status stopped` shows them.")
+    if any(prefix.startswith("tr-") for prefix in args.ids):
+        return _run(args)
+    if args.at is not None or args.say is not None:
+        raise UsageError("--at and --say are for an agent's run, whose id begins with tr-.")
     done = [_resume(prefix) for prefix in args.ids]
     return 0 if all(done) else FAILED
+
+
+def _run(args: Namespace) -> int:
+    if len(args.ids) > 1:
+        raise UsageError("Runs of agents go on one at a time; give one id.")
+    if args.say is not None and args.at is None:
+        raise UsageError("--say goes with --at, which says where the second line begins.")
+    from .agentwork import resuming, work
+    from .values import whole_number
+
+    agent, progress = resuming(args)
+    id = args.ids[0]
+    if args.at is not None:
+        id = agent.prepare_fork(id, whole_number(args.at, "--at"), prompt=args.say)
+    return work(agent, progress, id, args)
 
 
 def _resume(prefix: str) -> bool:

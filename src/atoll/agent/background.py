@@ -1,0 +1,50 @@
+"""Runs in processes of their own, which outlive whoever asked for them."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from . import journal
+from .results import status_of
+
+
+def begin(task: str, *, kind: str = "agent", **options: Any) -> str:
+    """Begin a run in a process of its own; its trajectory id.
+
+    `options` are those of `Agent`, but for what cannot be passed on to another process: functions, keys and servers come
+    from the environment and the configuration there.
+
+    Raises:
+        InvalidInput: something cannot be.
+        ModelError: no model was chosen.
+    """
+    from .agent import AsyncAgent
+
+    context = options.pop("context", None)
+    id = AsyncAgent(**options).prepare(task, kind=kind, context=context)
+    launch(id, options.get("config"))
+    return id
+
+
+def launch(id: str, config: str | None = None) -> None:
+    """Have a process of its own work on a run that is written down."""
+    import subprocess
+
+    # -P: nothing is imported from the directory that somebody happens to be in.
+    command = [sys.executable, "-P", "-m", "atoll.agent.worker", id, *([] if config is None else [config])]
+    quiet = subprocess.DEVNULL
+    subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True, close_fds=True)
+
+
+def status(id: str) -> dict[str, Any]:
+    """How a run stands, as JSON. Raises TrajectoryNotFound."""
+    kept = journal.shared()
+    found = status_of(kept, kept.resolve(id))
+    return {**found._asdict(), "usage": found.usage._asdict()}
+
+
+def cancel(id: str) -> bool:
+    """End a run, whichever process works on it; whether it had not ended before. Raises TrajectoryNotFound."""
+    kept = journal.shared()
+    return kept.request_cancel(kept.resolve(id).id)
