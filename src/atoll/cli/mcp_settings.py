@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ..mcp.settings import Settings
+from ..mcp.settings import PRESET, Settings
 from .parsing import UsageError
 from .values import duration, whole_number
 
@@ -17,12 +17,15 @@ def settings_of(args: Any) -> Settings:
     most = whole_number(args.max_output, "--max-output")
     if most < 100:
         raise UsageError(f"--max-output is {most}; give at least 100.")
+    if args.preset is not None and not args.allow_source:
+        raise UsageError("--preset is for sessions over a directory; allow one with --allow-source DIR.")
     return Settings(
         driver=args.driver,
         wishes=_wishes(args),
         lifetime=duration(args.lifetime, "--lifetime"),
         space=_space(args.space),
         sources=tuple(_source(path) for path in args.allow_source),
+        preset=_preset(args.preset),
         apply=args.allow_apply,
         max_output=most,
         echo=args.with_echo,
@@ -30,16 +33,14 @@ def settings_of(args: Any) -> Settings:
 
 
 def _wishes(args: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {"network": args.network, "image": args.image, "permissions": args.preset}
+    found: dict[str, Any] = {"network": args.network, "image": args.image}
     resources = {name: getattr(args, name) for name in ("memory", "cpu", "pids", "disk")}
     given = {name: value for name, value in resources.items() if value is not None}
-    if given or args.packages or args.preset:
+    if given or args.packages:
         from .options import _resources, packages_of
 
         found["resources"] = _resources(args)
         found["packages"] = packages_of(args.packages)
-        if args.preset and not args.allow_source:
-            raise UsageError("--preset is for sessions over a directory; allow one with --allow-source DIR.")
     wishes = {name: value for name, value in found.items() if value not in (None, {}, ())}
     if wishes:
         # A wrong value is told now, and not to a model later.
@@ -47,6 +48,15 @@ def _wishes(args: Any) -> dict[str, Any]:
 
         make_spec(**wishes)
     return wishes
+
+
+def _preset(given: str | None) -> str:
+    if given is None:
+        return PRESET
+    from ..policy.spec import make_spec
+
+    make_spec(permissions=given, source=os.getcwd())
+    return given
 
 
 def _space(given: str | None) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 from ..errors import InvalidInput
 from ..policy.text import shown
 
-_TYPES: dict[str, tuple[type, ...]] = {
+_TYPES: dict[str, Any] = {
     "string": (str,),
     "integer": (int,),
     "number": (int, float),
@@ -41,14 +42,14 @@ def check(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
 
 
 def _check_value(name: str, value: Any, schema: Mapping[str, Any]) -> None:
-    kind = schema.get("type")
+    kind: str | None = schema.get("type")
     if kind is None:
         return
     if not isinstance(value, _TYPES[kind]) or (isinstance(value, bool) and kind != "boolean"):
         raise InvalidInput(f"{name} is {shown(value)}; give {_WORDS[kind]}.")
     if "enum" in schema and value not in schema["enum"]:
         raise InvalidInput(f"{name} is {shown(value)}; give one of {', '.join(schema['enum'])}.")
-    if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124  # JSON in Python knows NaN
+    if kind == "number" and not isfinite(value):  # JSON in Python knows NaN
         raise InvalidInput(f"{name} is {shown(value)}; give a finite number.")
     low, high = schema.get("minimum"), schema.get("maximum")
     if (low is not None and value < low) or (high is not None and value > high):

@@ -70,7 +70,7 @@ TOOLS: dict[str, Tool] = {
     ),
     "run_command": Tool(
         "Run a shell command",
-        "Run a command with /bin/sh in a sandboxed session, starting in /workspace. Gives exit code, stdout and stderr.",
+        "Run a command with /bin/sh in a sandboxed session, starting in /workspace. Gives its exit code and output.",
         {
             "command": _text("The command, as for sh -c."),
             "session_id": _SESSION,

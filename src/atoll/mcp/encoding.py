@@ -22,10 +22,8 @@ def encoded(value: Any) -> str:
 
 def plain(value: Any, depth: int = 0) -> Any:
     """The same with everything replaced that is no JSON."""
-    if value is None or isinstance(value, bool | int):
+    if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
     if isinstance(value, str):
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if depth > 100:

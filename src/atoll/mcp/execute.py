@@ -82,7 +82,7 @@ def outcome(execution: Execution, session: Session, context: str, room: int) -> 
         "state_lost": execution.state_lost,
         "new_session": fresh,
     }  # fmt: skip
-    shown_text = _text(structured, execution, room)
+    shown_text = _text(structured, execution)
     content = [text_block(shown_text)]
     if execution.results:
         content += _rich(execution.results, room)
@@ -98,7 +98,7 @@ def shortened(text: str, room: int) -> tuple[str, bool]:
     return f"{text[: room - tail]}\n… {left_out} characters left out …\n{text[len(text) - tail :]}", True
 
 
-def _text(structured: dict[str, Any], execution: Execution, room: int) -> str:
+def _text(structured: dict[str, Any], execution: Execution) -> str:
     if not structured["stderr"] and structured["success"] and not structured["truncated"]:
         # Most cells, quickly.
         plain: str = structured["stdout"]

@@ -71,15 +71,12 @@ class Sessions:
         return session
 
     def existing(self, name: str) -> Session:
-        """The session of that name. Raises InvalidInput where there is none; nothing is made."""
-        if name not in self._known:
+        """The session of that name; only the default one is made. Raises InvalidInput where there is none."""
+        if name not in self._known and name != DEFAULT:
             record = drive(lifecycle.find(self._io, self.labels(check_name(name))))
             if record is None:
                 raise InvalidInput(f"There is no session {name!r}; list_sessions shows those there are.")
         return self.open(name)
-
-    def names(self) -> set[str]:
-        return {info.labels[LABEL] for info in self.infos()}
 
     def infos(self) -> list[Info]:
         """What is known of every living session, newest first."""
@@ -92,9 +89,34 @@ class Sessions:
         renewed = (info.expires or 0.0) - self._settings.lifetime
         return max(known.used if known else 0.0, renewed, info.created)
 
-    def adopt(self, name: str, sandbox: Sandbox) -> Session:
-        """A sandbox that carries the labels of `name` already, such as a twin."""
-        session = Session(name, sandbox, fresh=True)
+    def sandbox(self, info: Info) -> Sandbox:
+        """That of a session, to look at; it counts as no use."""
+        known = self._known.get(info.labels[LABEL])
+        return known.sandbox if known else Sandbox(drive(lifecycle.connect(self._io, info.id)))
+
+    def fork(self, parent: Session, name: str, past: str | None) -> Session:
+        """A new session that goes on where `parent` is, or was in the stored snapshot `past`.
+
+        Raises:
+            InvalidInput: there is a session of that name.
+        """
+        labels = self.labels(name)
+        if drive(lifecycle.find(self._io, labels)) is not None:
+            raise _taken(name)
+        if past is None:
+            twin = parent.sandbox.fork(labels=labels, lifetime=self._settings.lifetime)
+        else:
+            wishes = {
+                key: self._settings.wishes[key] for key in ("network", "resources") if key in self._settings.wishes
+            }
+            wishes |= {"lifetime": self._settings.lifetime, "labels": labels, "snapshot": past}
+            twin = Sandbox(drive(lifecycle.create(self._io, parent.core.driver, **wishes)))
+        # Of two that were made at once, under one name, the first stays.
+        same = sorted((info.created, info.id) for info in drive(lifecycle.listing(self._io, labels)))
+        if same and same[0][1] != twin.id:
+            twin.destroy()
+            raise _taken(name)
+        session = Session(name, twin, fresh=True)
         session.renewed = time.time()
         self._known[name] = session
         return session
@@ -103,24 +125,22 @@ class Sessions:
         """Look for it anew the next time: it has ended, or somebody stopped it."""
         self._known.pop(name, None)
 
-    def destroy(self, name: str) -> bool:
-        """End a session with all that is in it; whether there was one."""
+    def destroy(self, name: str) -> list[Info]:
+        """End a session with all that is in it: the sandboxes that it was, of which there should be at most one."""
         known = self._known.pop(check_name(name), None)
-        found = False
         if known is not None:
-            found = known.core.info.status != "gone"
-            known.sandbox.destroy()
-        # Servers that were started at once may each have made one, and another may have replaced what we know.
+            known.links.drop()
+        gone = []
         while (record := drive(lifecycle.find(self._io, self.labels(name)))) is not None:
-            found = True
             Sandbox(record).destroy()
-        return found
+            gone.append(record.info)
+        return gone
 
     def _find_or_make(self, name: str, environment: str | None, source: str | None) -> Session:
         wishes: dict[str, Any] = {**self._settings.wishes, "lifetime": self._settings.lifetime}
         if source is not None:
             wishes["source"] = self._check_source(source)
-            wishes.setdefault("permissions", "agent-safe")
+            wishes["permissions"] = self._settings.preset
         driver = self._settings.driver if environment is None else self._check_environment(environment)
         began = time.time()
         record = drive(lifecycle.get_or_create(self._io, self.labels(name), driver, **wishes))
@@ -198,6 +218,10 @@ def check_name(name: object) -> str:
             "a digit."
         )
     return name
+
+
+def _taken(name: str) -> InvalidInput:
+    return InvalidInput(f"There is a session {name!r} already; give another new_session_id, or none.")
 
 
 def ended(error: AtollError) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 PROFILES = {"quick": 5.0, "default": 30.0, "analysis": 120.0, "extended": 300.0}
 MAX_TIMEOUT = 3600.0
 LIFETIME = 8 * 3600.0
+PRESET = "agent-safe"
 WALLS = ("bwrap", "docker", "gvisor", "jail", "strongest", "wasm")
 """What a call may choose as its environment. Those without a wall of their own only the owner can choose."""
 
@@ -22,6 +23,7 @@ class Settings(NamedTuple):
         space: sessions of servers with another space are not seen; the directory that the server was started in
             unless given.
         sources: directories of the host; a session may be made over one of them, or one below.
+        preset: the rules for a session over such a directory.
         apply: whether `apply` may change the source of a session.
         max_output: characters of text in one answer.
         echo: whether the tool `echo` is there, which measures what a call costs that does nothing.
@@ -32,6 +34,7 @@ class Settings(NamedTuple):
     lifetime: float = LIFETIME
     space: str = "default"
     sources: tuple[str, ...] = ()
+    preset: str = PRESET
     apply: bool = False
     max_output: int = 100_000
     echo: bool = False

@@ -48,7 +48,7 @@ class Lines:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._whole: list[bytes] = []
+        self._whole: list[bytes | None] = []
         self._open: list[bytes] = []
         self._size = 0
         self._dropping = False
@@ -63,17 +63,16 @@ class Lines:
             if not chunk:
                 raise EOFError
             self._feed(chunk)
-        line = self._whole.pop()
-        return None if line is _TOO_LONG else line
+        return self._whole.pop()
 
     def _feed(self, chunk: bytes) -> None:
         *ends, rest = chunk.split(b"\n")
         for end in ends:
             if self._dropping:
                 self._dropping = False
-                self._whole.append(_TOO_LONG)
+                self._whole.append(None)
             elif self._size + len(end) > MAX_MESSAGE:
-                self._whole.append(_TOO_LONG)
+                self._whole.append(None)
             else:
                 self._whole.append(b"".join([*self._open, end]) if self._open else end)
             self._open, self._size = [], 0
@@ -83,9 +82,6 @@ class Lines:
             self._size += len(rest)
             if self._size > MAX_MESSAGE:
                 self._open, self._size, self._dropping = [], 0, True
-
-
-_TOO_LONG = bytes(b"too long \n")
 
 
 class _Stdio:

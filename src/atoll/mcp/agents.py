@@ -1,0 +1,42 @@
+"""The tools that start, watch and end agents. Model and keys are the owner's; no call can name others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .desk import Desk, Outcome, said
+from .encoding import plain
+from .execute import shortened
+
+_OPTIONS = ("max_iterations", "token_budget", "max_cost", "validate")
+
+
+def agent_run(desk: Desk, arguments: dict[str, Any]) -> Outcome:  # noqa: ARG001  # it needs no session
+    """Start a run that outlives this server."""
+    from ..agent import background
+
+    options = {name: arguments[name] for name in _OPTIONS if name in arguments}
+    id = background.begin(arguments["task"], kind="agent", **options)
+    return said(f"The run {id} has begun; agent_status tells how far it is.", {"id": id, "state": "running"})
+
+
+def agent_status(desk: Desk, arguments: dict[str, Any]) -> Outcome:
+    """How far a run is."""
+    from ..agent import background
+
+    status = plain(background.status(arguments["id"]))
+    room = desk.settings.max_output
+    for name, value in status.items():
+        if isinstance(value, str):
+            status[name] = shortened(value, room)[0]
+    lines = [f"{name}: {value}" for name, value in status.items() if value is not None]
+    return said("\n".join(lines), {"id": arguments["id"], **status})
+
+
+def agent_cancel(desk: Desk, arguments: dict[str, Any]) -> Outcome:  # noqa: ARG001  # it needs no session
+    """End a run."""
+    from ..agent import background
+
+    ended = background.cancel(arguments["id"])
+    text = f"The run {arguments['id']} is being ended." if ended else f"The run {arguments['id']} had ended already."
+    return said(text, {"id": arguments["id"], "cancelled": ended})

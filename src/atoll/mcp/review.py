@@ -1,0 +1,71 @@
+"""The tools `diff` and `apply`: what a session has changed of the directory that it was made over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import Unsupported
+from .desk import Desk, Outcome, refused, said
+from .sessions import DEFAULT, Session
+
+
+def diff(desk: Desk, arguments: dict[str, Any]) -> Outcome:
+    """The changes, with as much of their text as an answer holds."""
+    session = desk.sessions.existing(arguments.get("session_id", DEFAULT))
+    _check_source(session)
+    room = desk.settings.max_output
+    changes, lines, truncated = [], [], False
+    for change in session.sandbox.diff(arguments.get("paths")):
+        text = change.diff
+        if text is not None and len(text) > room:
+            text, truncated = None, True
+        room -= len(text or "")
+        changes.append(
+            {
+                "path": change.path,
+                "kind": change.kind,
+                "type": change.type,
+                "level": change.level,
+                "added_lines": change.added_lines,
+                "removed_lines": change.removed_lines,
+                "diff": text,
+            }
+        )
+        lines.append(text or f"{change.kind} {change.path}")
+    if truncated:
+        lines.append("[Some texts are too long for one answer; ask for them by `paths`.]")
+    structured = {"session_id": session.name, "changes": changes, "truncated": truncated}
+    return said("\n".join(lines) or "(no changes)", structured)
+
+
+def apply(desk: Desk, arguments: dict[str, Any]) -> Outcome:
+    """Take the changes over into the source, where the owner of the server allows it."""
+    session = desk.sessions.existing(arguments.get("session_id", DEFAULT))
+    _check_source(session)
+    id = session.sandbox.id
+    if not desk.settings.apply:
+        return refused(
+            "This server changes nothing on its host. The user can look at the changes with "
+            f"`atoll diff {id}` and take them over with `atoll apply {id}`. The owner of the server allows this tool "
+            "with `atoll mcp-serve --allow-apply`."
+        )
+    done = session.sandbox.apply(arguments.get("paths"), on_conflict=arguments.get("on_conflict", "ask"))
+    lines = [f"applied {path}" for path in done.applied]
+    lines += [f"in conflict: {path}: {reason}" for path, reason in done.conflicts.items()]
+    lines += [f"refused: {path}: {reason}" for path, reason in done.rejected.items()]
+    structured = {
+        "session_id": session.name,
+        "applied": list(done.applied),
+        "conflicts": dict(done.conflicts),
+        "rejected": dict(done.rejected),
+    }
+    return said("\n".join(lines) or "(nothing to apply)", structured)
+
+
+def _check_source(session: Session) -> None:
+    spec = session.sandbox.info.spec
+    if spec.source is None and spec.codebase is None:
+        raise Unsupported(
+            f"The session {session.name!r} was made over no directory, so there is nothing to compare it with.",
+            hint="Make one with the argument `source` of execute_python or run_command.",
+        )

@@ -1,0 +1,304 @@
+"""Every tool, over lines."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import sys
+import time
+
+import pytest
+from tests.mcp.lineclient import LineClient, sweep
+
+from atoll import Sandbox, Snapshots
+from atoll.mcp.catalog import TOOLS
+
+NAMES = (
+    "execute_python run_command get_repl_context set_repl_context clear_repl_context list_sessions destroy_session "
+    "read_file write_file list_files snapshot fork rollback diff apply agent_run agent_status agent_cancel"
+).split()
+
+
+def test_the_tools_are_these_and_described(shared):
+    tools = shared.ask("tools/list")["result"]["tools"]
+    assert [tool["name"] for tool in tools] == NAMES == list(TOOLS)
+    for tool in tools:
+        assert set(tool) == {"name", "title", "description", "inputSchema", "outputSchema", "annotations"}
+        assert set(tool["annotations"]) == {
+            "title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint",
+        }  # fmt: skip
+        assert not (tool["annotations"]["readOnlyHint"] and tool["annotations"]["destructiveHint"])
+
+
+def test_a_cell_keeps_its_variables_for_the_next(shared):
+    first = shared.tool("execute_python", code="x = 41\nprint('said')\nx + 1", session_id="cells")
+    assert first["content"] == [{"type": "text", "text": "said\n42"}]
+    assert first["structuredContent"]["result"] == "42"
+    assert first["structuredContent"]["new_session"] is True
+    second = shared.data("execute_python", code="x", session_id="cells")
+    assert (second["result"], second["new_session"], second["count"]) == ("41", False, 2)
+    other = shared.data("execute_python", code="x", session_id="cells", context="other")
+    assert other["error"]["name"] == "NameError"
+    assert other["success"] is False
+
+
+def test_code_that_raises_is_data_with_its_traceback(shared):
+    done = shared.tool("execute_python", code="import sys\nprint('x', file=sys.stderr)\n1 / 0", session_id="raises")
+    assert "ZeroDivisionError" in done["content"][0]["text"]
+    assert "[stderr]\nx" in done["content"][0]["text"]
+    assert done["structuredContent"]["error"]["name"] == "ZeroDivisionError"
+
+
+def test_a_timeout_says_whether_variables_are_lost(shared):
+    shared.tool("execute_python", code="kept = 1", session_id="late")
+    late = shared.tool("execute_python", code="while True: pass", session_id="late", timeout=0.3)
+    assert late["structuredContent"]["timed_out"] is True
+    assert late["structuredContent"]["state_lost"] is False
+    assert "variables of the session are kept" in late["content"][0]["text"]
+    assert shared.data("execute_python", code="kept", session_id="late")["result"] == "1"
+    stubborn = "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})\nwhile True: pass"
+    gone = shared.tool("execute_python", code=stubborn, session_id="late", timeout=0.3)
+    assert gone["structuredContent"]["state_lost"] is True
+    assert "variables are lost" in gone["content"][0]["text"]
+
+
+def test_output_that_is_too_long_is_cut_and_told():
+    with LineClient("--max-output", "1000") as client:
+        done = client.tool("execute_python", code="print('a' * 5000 + 'end')")
+        assert done["structuredContent"]["truncated"] is True
+        assert "Not all of the output" in done["content"][0]["text"]
+        assert done["structuredContent"]["stdout"].endswith("end\n")
+        assert len(done["structuredContent"]["stdout"]) < 1100
+        whole = client.data("execute_python", code="print('a' * 500)")
+        assert whole["truncated"] is False
+        command = client.data("run_command", command="seq 1 1000; echo fin")
+        assert command["truncated"] is True
+        assert command["stdout"].endswith("fin\n")
+
+
+def test_pictures_come_as_images(shared):
+    png = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"x" * 20).decode()
+    code = f"class P:\n    def _repr_mimebundle_(self, **_):\n        return {{'image/png': '{png}', 'text/plain': 'P'}}\nP()"
+    content = shared.tool("execute_python", code=code, session_id="pictures")["content"]
+    assert {"type": "image", "data": png, "mimeType": "image/png"} in content
+    html = "class H:\n    def _repr_html_(self):\n        return '<b>1</b>'\nH()"
+    content = shared.tool("execute_python", code=html, session_id="pictures")["content"]
+    (resource,) = [block["resource"] for block in content if block["type"] == "resource"]
+    assert (resource["mimeType"], resource["text"]) == ("text/html", "<b>1</b>")
+    shared.tool("write_file", path="p.png", content=png, encoding="base64", session_id="pictures")
+    (image,) = shared.tool("read_file", path="p.png", session_id="pictures")["content"]
+    assert image == {"type": "image", "data": png, "mimeType": "image/png"}
+
+
+def test_commands_have_exit_codes_and_output(shared):
+    done = shared.data("run_command", command="cat; echo err >&2; exit 3", stdin="in", session_id="commands")
+    assert (done["stdout"], done["stderr"], done["exit_code"], done["success"]) == ("in", "err\n", 3, False)
+    late = shared.tool("run_command", command="sleep 60", session_id="commands", timeout=0.2)
+    assert late["structuredContent"]["timed_out"] is True
+    assert "ran out of time" in late["content"][0]["text"]
+    there = shared.data("run_command", command="pwd", session_id="commands", workdir="/tmp")
+    assert there["stdout"] == "/tmp\n"
+
+
+def test_variables_are_set_seen_and_really_cleared(shared):
+    shared.tool("set_repl_context", name="a", value={"deep": [1, None]}, session_id="vars")
+    shared.tool("set_repl_context", variables={"b": 2, "c": "three"}, session_id="vars")
+    assert shared.data("execute_python", code="a['deep'][0] + b", session_id="vars")["result"] == "3"
+    listed = shared.data("get_repl_context", session_id="vars")["variables"]
+    assert {item["name"] for item in listed} == {"a", "b", "c"}
+    assert shared.data("get_repl_context", session_id="vars", name="a")["value"] == {"deep": [1, None]}
+    shared.tool("clear_repl_context", session_id="vars", names=["a"])
+    assert {item["name"] for item in shared.data("get_repl_context", session_id="vars")["variables"]} == {"b", "c"}
+    shared.tool("execute_python", code="import json as hidden\n_private = 1", session_id="vars")
+    shared.tool("clear_repl_context", session_id="vars")
+    assert shared.data("get_repl_context", session_id="vars")["variables"] == []
+    after = shared.data("execute_python", code="'_private' in globals() or 'hidden' in globals()", session_id="vars")
+    assert after["result"] == "False"
+    assert after["state_lost"] is False, "what was cleared on purpose is not lost"
+
+
+def test_a_value_that_is_no_json_comes_as_what_json_has(shared):
+    shared.tool("execute_python", code="n = float('nan')\nhalf = '\\ud800'\nraw = b'\\x00\\xff'", session_id="odd")
+    assert shared.data("get_repl_context", session_id="odd", name="n")["value"] == "nan"
+    assert shared.data("get_repl_context", session_id="odd", name="raw")["value"] == {"base64": "AP8="}
+    said = shared.tool("execute_python", code="half", session_id="odd")
+    said["content"][0]["text"].encode("utf-8")
+
+
+def test_files_are_written_read_and_listed(shared):
+    shared.tool("write_file", path="dir/a.txt", content="grüße\n", session_id="files")
+    shared.tool("write_file", path="dir/a.txt", content="more", append=True, session_id="files")
+    assert shared.data("read_file", path="dir/a.txt", session_id="files")["content"] == "grüße\nmore"
+    part = shared.data("read_file", path="dir/a.txt", offset=2, size=1, session_id="files")
+    assert part["encoding"] == "utf-8", "a part that ends within a character ends before it"
+    shared.tool("write_file", path="bin", content="AP8=", encoding="base64", session_id="files")
+    assert shared.data("read_file", path="bin", session_id="files")["encoding"] == "base64"
+    listed = shared.data("list_files", path=".", recursive=True, session_id="files")["entries"]
+    assert {entry["path"] for entry in listed} == {"/workspace/bin", "/workspace/dir", "/workspace/dir/a.txt"}
+    assert "no such file" in shared.refusal("read_file", path="none", session_id="files").lower()
+    assert "base64" in shared.refusal("write_file", path="x", content="?", encoding="base64", session_id="files")
+
+
+def test_no_path_leads_to_the_host(shared, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("host")
+    assert "no such file" in shared.refusal("read_file", path=str(secret)).lower()
+    climbed = "../" * 20 + str(secret)
+    shared.refusal("read_file", path=climbed, session_id="default")
+    shared.refusal("read_file", path="a\0b", session_id="default")
+    shared.tool("run_command", command=f"ln -s {secret} link", session_id="default")
+    shared.refusal("read_file", path="link", session_id="default")
+    shared.tool("write_file", path="plain", content="inside", session_id="default")
+    assert shared.data("read_file", path="plain", session_id="default")["content"] == "inside"
+
+
+def test_a_snapshot_is_rolled_back_to_and_forked_from(shared):
+    shared.tool("execute_python", code="x = 1\nopen('f', 'w').write('old') and None", session_id="past")
+    assert shared.data("snapshot", name="before", session_id="past")["name"] == "before"
+    shared.tool("execute_python", code="x = 2\nopen('f', 'w').write('new') and None", session_id="past")
+    assert shared.data("fork", session_id="past", new_session_id="twin")["session_id"] == "twin"
+    shared.tool("fork", session_id="past", new_session_id="older", snapshot="before")
+    shared.tool("rollback", session_id="past", name="before")
+    values = {
+        name: shared.data("execute_python", code="(x, open('f').read())", session_id=name)["result"]
+        for name in ("past", "twin", "older")
+    }
+    assert values == {"past": "(1, 'old')", "twin": "(2, 'new')", "older": "(1, 'old')"}
+    assert "There is a session 'twin' already" in shared.refusal("fork", session_id="past", new_session_id="twin")
+    assert "It has before" in shared.refusal("rollback", session_id="past", name="never")
+    assert "before" in shared.refusal("snapshot", session_id="past", name="before")
+    shared.tool("snapshot", name="before", session_id="twin")  # names are a session's own
+    past = shared.sandbox("past").id
+    assert Snapshots().list(sandbox=past)
+    shared.tool("destroy_session", session_id="past")
+    assert not Snapshots().list(sandbox=past)
+
+
+def test_sessions_are_listed_and_destroyed(shared):
+    shared.tool("execute_python", code="1", session_id="listed")
+    mine = {item["session_id"]: item for item in shared.data("list_sessions")["sessions"]}["listed"]
+    assert mine["sandbox"] == shared.sandbox("listed").id
+    assert mine["environment"] == "jail"
+    assert mine["contexts"][0]["cells"] == 1
+    assert shared.data("destroy_session", session_id="listed")["destroyed"] is True
+    assert shared.data("destroy_session", session_id="listed")["destroyed"] is False
+    assert shared.sandbox("listed") is None
+    assert "There is no session 'listed'" in shared.refusal("read_file", path="x", session_id="listed")
+
+
+def test_a_session_that_has_ended_is_told_of_and_made_anew(shared):
+    shared.tool("execute_python", code="x = 1", session_id="ended")
+    shared.sandbox("ended").destroy()
+    assert "gone" in shared.refusal("execute_python", code="x", session_id="ended")
+    again = shared.data("execute_python", code="'x' in globals()", session_id="ended")
+    assert (again["result"], again["new_session"]) == ("False", True)
+
+
+def test_a_session_that_was_stopped_goes_on(shared):
+    shared.tool("execute_python", code="x = 5", session_id="stopped")
+    shared.sandbox("stopped").stop()
+    assert "stopped" in shared.refusal("execute_python", code="x", session_id="stopped")
+    assert shared.data("execute_python", code="x", session_id="stopped")["result"] == "5"
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "../x", "a/b", "a b", "-x", "x" * 65, "a\0", "a\n", "ä", "\ud800", "*", "%", "_"]
+)
+def test_a_hostile_session_name_is_refused(shared, name):
+    for tool in ("execute_python", "destroy_session", "fork", "list_files"):
+        more = {"code": "1"} if tool == "execute_python" else {}
+        assert "session_id" in shared.refusal(tool, session_id=name, **more)
+    assert "session_id" in shared.refusal("fork", new_session_id=name)
+
+
+def test_sandboxes_of_others_are_out_of_reach(shared):
+    with Sandbox.create(labels={"task": "theirs"}) as theirs:
+        assert theirs.id not in {item["sandbox"] for item in shared.data("list_sessions")["sessions"]}
+        assert shared.data("destroy_session", session_id=theirs.id)["destroyed"] is False
+        assert theirs.run("echo alive").stdout == "alive\n"
+    with LineClient() as other:
+        other.tool("execute_python", code="x = 1", session_id="elsewhere")
+        assert "There is no session" in shared.refusal("get_repl_context", session_id="elsewhere")
+
+
+def test_wrong_arguments_get_a_sentence(shared):
+    assert "There is no argument 'codes'. Did you mean code?" in shared.refusal("execute_python", codes="1")
+    assert "The argument code is missing" in shared.refusal("execute_python")
+    assert "code is 5; give text" in shared.refusal("execute_python", code=5)
+    assert "give one of quick" in shared.refusal("execute_python", code="1", profile="slow")
+    assert "timeout is 0" in shared.refusal("execute_python", code="1", timeout=0)
+    assert "timeout is nan" in shared.refusal("execute_python", code="1", timeout=float("nan"))
+    assert "timeout is True" in shared.refusal("execute_python", code="1", timeout=True)
+    assert "an item of names is 1" in shared.refusal("clear_repl_context", names=[1])
+    assert "environment is 'inprocess'" in shared.refusal("execute_python", code="1", environment="inprocess")
+
+
+def test_the_environment_of_a_session_stays(shared):
+    shared.tool("execute_python", code="1", session_id="walled", environment="jail")
+    shared.tool("execute_python", code="1", session_id="walled", environment="jail")
+    refusal = shared.refusal("execute_python", code="1", session_id="walled", environment="gvisor")
+    assert "with the environment jail" in refusal
+
+
+def test_a_source_is_the_owners_to_allow(shared, tmp_path):
+    (tmp_path / "app.py").write_text("print('hi')\n")
+    assert "--allow-source" in shared.refusal("execute_python", code="1", session_id="s", source=str(tmp_path))
+    assert "made over no directory" in shared.refusal("diff")
+    inner, outside = tmp_path / "in", tmp_path / "out"
+    for directory in (inner, outside):
+        directory.mkdir()
+        (directory / "app.py").write_text("print('hi')\n")
+    (inner / "escape").symlink_to(outside)
+    with LineClient("--allow-source", str(inner), "--preset", "development") as client:
+        for path in (outside, inner / "escape", inner / ".." / "out", str(inner) + "x", "/"):
+            assert "this server allows" in client.refusal("run_command", command="ls", source=str(path))
+        client.tool("run_command", command="sed -i s/hi/hello/ app.py", source=str(inner))
+        assert "+print('hello')" in client.data("diff")["changes"][0]["diff"]
+        refusal = client.refusal("apply")
+        assert f"atoll apply {client.sandbox().id}" in refusal
+        assert "--allow-apply" in refusal
+        assert (inner / "app.py").read_text() == "print('hi')\n"
+    with LineClient("--allow-source", str(inner), "--preset", "development", "--allow-apply") as client:
+        client.tool("run_command", command="sed -i s/hi/hello/ app.py", source=str(inner))
+        assert client.data("apply")["applied"] == ["app.py"]
+        assert (inner / "app.py").read_text() == "print('hello')\n"
+        assert "this server allows" in client.refusal("run_command", command="ls", source=str(outside), session_id="o")
+
+
+def test_a_wider_session_of_an_earlier_server_is_not_taken_over():
+    with LineClient("--network", "all") as wide:
+        wide.tool("execute_python", code="1")
+        narrow = LineClient(space=wide.space)
+        try:
+            assert "network 'all'" in narrow.refusal("execute_python", code="1")
+            narrow.tool("destroy_session", session_id="default")
+            narrow.tool("execute_python", code="1")
+        finally:
+            narrow.close(destroy=False)
+
+
+def test_options_are_checked_before_anything_is_served():
+    def failure(*options):
+        command = [sys.executable, "-m", "atoll", "mcp-serve", *options]
+        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+        assert done.stdout == ""
+        assert done.returncode == 125
+        return done.stderr
+
+    assert "--token is for --http" in failure("--token", "x")
+    assert "memory" in failure("--memory", "lots")
+    assert "no directory" in failure("--allow-source", "/nowhere")
+    assert "--lifetime" in failure("--lifetime", "ages")
+    assert "network" in failure("--network", "some")
+
+
+def test_a_use_renews_the_lifetime():
+    with LineClient("--lifetime", "60") as client:
+        client.tool("execute_python", code="1")
+        first = Sandbox.list({"atoll.mcp.space": client.space})[0].expires
+        assert first <= time.time() + 61
+        client.close(destroy=False)
+        with LineClient("--lifetime", "2h", space=client.space) as later:
+            later.tool("execute_python", code="1")
+            assert Sandbox.list({"atoll.mcp.space": client.space})[0].expires > first + 3600
+    sweep(client.space)
