@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -31,7 +32,7 @@ async def attached(servers: Mapping[str, Mapping[str, Any]]) -> AsyncGenerator[l
         InvalidInput: a server cannot be as it is written.
         AgentError: a server does not start, does not answer, or lies about its tools; or the extra `mcp` is missing.
     """
-    wanted = check_servers(servers)
+    wanted = check_servers(servers, os.environ)
     if not wanted:
         yield []
         return

@@ -15,20 +15,18 @@ _SLUG = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,126}[A-Za-z0-9])?")
 
 
 def server_from(environ: Mapping[str, str], slug: str | None = None) -> dict[str, Any] | None:
-    """The entry of its server for `mcptools.attached`, or None when the environment has no key for it.
+    """The entry of its server for `mcptools.attached`, or None unless there are both a key and a project.
 
     Read are SNIPARA_API_KEY, SNIPARA_PROJECT_SLUG unless a `slug` is given, and SNIPARA_API_URL, for a service of one's
     own.
 
     Raises:
-        InvalidInput: there is a key and no project, or what is there cannot be; the key itself is not told.
+        InvalidInput: what is there cannot be; the key itself is not told.
     """
     key = environ.get("SNIPARA_API_KEY", "").strip()
-    if not key:
-        return None
     project = slug or environ.get("SNIPARA_PROJECT_SLUG", "").strip()
-    if not project:
-        raise InvalidInput("SNIPARA_API_KEY is set and no project: set SNIPARA_PROJECT_SLUG, or unset the key.")
+    if not key or not project:
+        return None
     if not _SLUG.fullmatch(project):
         raise InvalidInput(
             f"The Snipara project {project[:80]!r} is no slug: write letters, digits, - and _, as in 'my-project'."

@@ -12,6 +12,7 @@ from ..policy.text import shown
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_. -]{0,63}")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _SECRET = re.compile(r"key|token|secret|passw|auth|credential|cookie|session", re.IGNORECASE)
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SHORTEST_SECRET = 6
 _LONGEST_TIMEOUT = 3600.0
 TIMEOUT = 60.0
@@ -62,15 +63,19 @@ class Server(NamedTuple):
         return sorted((value for value in found if len(value) >= _SHORTEST_SECRET), key=len, reverse=True)
 
 
-def check_servers(servers: Mapping[str, Mapping[str, Any]]) -> list[Server]:
+def check_servers(servers: Mapping[str, Mapping[str, Any]], environ: Mapping[str, str] | None = None) -> list[Server]:
     """The servers, by name: `{"files": {"command": "npx", "args": [...]}, "docs": {"url": "https://..."}}`.
+
+    `${NAME}` in a value of `env` or `headers` stands for a variable of `environ`, if that is given, so that no file
+    needs to hold a secret.
 
     Raises:
         InvalidInput: one cannot be started or reached as it is written; no value of a header or variable is told.
     """
     if not isinstance(servers, Mapping):
         raise InvalidInput(f"The MCP servers are {shown(servers)}; give a table with one entry for each server.")
-    return [_server(name, entry) for name, entry in servers.items()]
+    found = [_server(name, entry) for name, entry in servers.items()]
+    return found if environ is None else [_filled(server, environ) for server in found]
 
 
 def _server(name: object, entry: object) -> Server:
@@ -90,6 +95,37 @@ def _server(name: object, entry: object) -> Server:
     if "command" in entry:
         return Server(name, **_started(what, entry), **common)
     return Server(name, url=_url(what, entry["url"]), headers=_headers(what, entry.get("headers", {})), **common)
+
+
+def _filled(server: Server, environ: Mapping[str, str]) -> Server:
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in environ:
+            raise InvalidInput(
+                f"The MCP server {server.name!r} needs the variable {match[1]}, which is not set: set it, "
+                f"or write something else for ${{{match[1]}}}."
+            )
+        return environ[match[1]]
+
+    env = {name: _VARIABLE.sub(value, text) for name, text in server.env.items()}
+    headers = {name: _VARIABLE.sub(value, text) for name, text in server.headers.items()}
+    _headers(f"The MCP server {server.name!r}", headers)
+    return server._replace(env=env, headers=headers)
+
+
+def described(servers: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The servers as they are written, for people to see: values that may be secret are `***`."""
+    found = {}
+    for server in check_servers(servers):
+        entry = dict(servers[server.name])
+        for key in ("env", "headers"):
+            if key in entry:
+                entry[key] = {name: text if _VARIABLE.fullmatch(text) else "***" for name, text in entry[key].items()}
+        if server.url:
+            entry["url"] = server.place
+        if server.command:
+            entry["args"] = ["***" if _SECRET.search(each) else each for each in entry.get("args", [])]
+        found[server.name] = entry
+    return found
 
 
 def _started(what: str, entry: Mapping[str, Any]) -> dict[str, Any]:
