@@ -81,7 +81,8 @@ class ProgramLink:
 
     def interrupt(self, lane: Optional[int] = None) -> bool:
         """SIGINT to what runs; False when nothing does."""
-        if not self.alive or not self._busy or lane not in (None, 0):
+        # A program may be gone before its cell is: 0 is no group but our own.
+        if not self.alive or not self._busy or not self.pid or lane not in (None, 0):
             return False
         self._signal(signal.SIGINT)
         return True
