@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests import thorough
+from tests import passes, sampling, thorough, watchdog
 
 _home = tempfile.mkdtemp(prefix="at-", dir="/tmp")
 os.environ["ATOLL_HOME"] = _home
 # The processes of pytest-xdist agree on the day, however late it is.
 os.environ.update(thorough.ENVIRONMENT)
+
+# A background job of a shell ignores SIGINT, and what it starts does: nothing could be interrupted.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+for _number in (signal.SIGHUP, signal.SIGQUIT):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, signal.SIG_DFL)
 
 # A noisy machine must not fail a test, and a failure must come back on the next run.
 settings.register_profile("atoll", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -43,6 +51,22 @@ LONGEST = [
     "snapshots/test_crashes",
     "snapshots/test_long_chains",
 ]
+
+
+def pytest_configure(config):
+    if "ATOLL_SAMPLE" in thorough.ENVIRONMENT:
+        return  # a test that runs pytest in its own process
+    config.pluginmanager.register(watchdog, "atoll-watchdog")
+    config.pluginmanager.register(sampling.Sampling(config), "atoll-sampling")
+    if passes.PATH:
+        config.pluginmanager.register(passes.Passes(passes.PATH), "atoll-passes")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    from tests import scheduling
+
+    return scheduling.FilesInOrder(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,0 +1,104 @@
+"""Which tests a run leaves out, so that it stays short: of a large table one in so many is tried each day.
+
+Only a run of the whole suite leaves anything out: a file that is named on the command line is tried whole. So is all
+with ATOLL_THOROUGH=1. A test has its day by its name, so that within as many days as the number below all are tried,
+and every process of pytest-xdist leaves out the same.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from types import SimpleNamespace
+
+import pytest
+from tests import thorough
+
+# Of these one in so many, whatever they are: each check of the conformance suite runs behind a dozen walls, and so is
+# tried behind a few of them every day.
+CHECKS = {
+    "tests/conformance/test_": 3,
+    "tests/conformance/test_guide": 1,
+    "tests/conformance/test_matrix": 1,
+    "tests/conformance/test_suite": 1,
+}
+
+# Of the parameters of a function the first, and of the others one in so many.
+PARAMETERS = {
+    "tests/views/test_table": 4,
+    "tests/sandbox/test_hostile_guest": 3,
+    "tests/sandbox/test_hostile_lanes": 3,
+    "tests/snapshots/test_hostile_files": 3,
+}
+
+
+class Sampling:
+    """A plugin of pytest."""
+
+    def __init__(self, config):
+        self._named = _named(config)
+        self.left_out = 0
+
+    def pytest_collection_modifyitems(self, config, items):
+        if thorough.THOROUGH:
+            return
+        seen, kept, left = set(), [], []
+        for item in items:
+            (kept if self._is_wanted(item.nodeid, seen) else left).append(item)
+        if left:
+            items[:] = kept
+            self.left_out = len(left)
+            config.hook.pytest_deselected(items=left)
+
+    def _is_wanted(self, test, seen):
+        path = test.partition("::")[0]
+        if path in self._named:
+            return True
+        every = _entry(CHECKS, path)
+        if every is None:
+            function = re.sub(r"\[.*", "", test, flags=re.DOTALL)
+            every = _entry(PARAMETERS, path)
+            if every is None or function not in seen:
+                seen.add(function)
+                return True
+        return (zlib.crc32(test.encode()) + thorough.SEED) % every == 0
+
+    def pytest_sessionfinish(self, session):
+        if hasattr(session.config, "workeroutput"):
+            session.config.workeroutput["left_out"] = self.left_out
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node):
+        self.left_out = max(self.left_out, getattr(node, "workeroutput", {}).get("left_out", 0))
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_terminal_summary(self, terminalreporter):
+        if self.left_out:
+            told = f"{self.left_out} tests were left out today: ATOLL_THOROUGH=1 tries all (tests/sampling.py)."
+            terminalreporter.write_line(told)
+        yield
+        # The process that counts heard nothing of what the workers of pytest-xdist left out.
+        counted = terminalreporter.stats.setdefault("deselected", [])
+        counted += [SimpleNamespace(count_towards_summary=True)] * (self.left_out - len(counted))
+
+
+def _named(config):
+    """The files that the command line names, as node ids do. What tests start has its parent's answer."""
+    files = [argument.partition("::")[0] for argument in config.args]
+    named = {os.path.relpath(path, config.rootpath) for path in files if path.endswith(".py")}
+    told = os.environ.get("ATOLL_SAMPLE", "0" if named else "1")
+    thorough.ENVIRONMENT["ATOLL_SAMPLE"] = told
+    if "ATOLL_SAMPLE" in os.environ:
+        return _All() if told == "0" else ()
+    return named
+
+
+class _All:
+    def __contains__(self, _path):
+        return True
+
+
+def _entry(table, path):
+    """Of the longest beginning of a path."""
+    return next((table[start] for start in sorted(table, key=len, reverse=True) if path.startswith(start)), None)
