@@ -14,8 +14,8 @@ from .rows import Step
 from .times import iso
 
 VERSION = "ATIF-v1.8"
-Picture = Callable[[Step, int, str], str | None]
-"""Where a picture of a step is, if it is in a file: by the step, its number there, and its MIME type."""
+Picture = Callable[[Step, int], str | None]
+"""Where a picture of a step is, if it is in a file: by the step, and its number there."""
 
 _IMAGES = frozenset(("image/jpeg", "image/png", "image/gif", "image/webp"))
 
@@ -227,7 +227,7 @@ def _content(call: Step, picture: Picture) -> str | list[dict[str, Any]]:
     text = str((call.outcome or {}).get("text", ""))
     parts = []
     for index, (mime, _) in enumerate(images_of(call)):
-        path = picture(call, index, mime) if mime in _IMAGES else None
+        path = picture(call, index) if mime in _IMAGES else None
         if path is not None:
             parts.append({"type": "image", "source": {"media_type": mime, "path": path}})
     return [{"type": "text", "text": text}, *parts] if parts else text
