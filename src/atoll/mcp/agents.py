@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..errors import TrajectoryNotFound
+from ..policy.text import shown
 from .desk import Desk, Outcome, said
 from .encoding import plain
 from .execute import shortened
@@ -13,18 +15,16 @@ _OPTIONS = ("max_iterations", "token_budget", "max_cost", "validate")
 
 def agent_run(desk: Desk, arguments: dict[str, Any]) -> Outcome:  # noqa: ARG001  # it needs no session
     """Start a run that outlives this server."""
-    from ..agent import background
+    from ..agent.background import begin
 
     options = {name: arguments[name] for name in _OPTIONS if name in arguments}
-    id = background.begin(arguments["task"], kind="agent", **options)
+    id = begin(arguments["task"], kind="agent", **options)
     return said(f"The run {id} has begun; agent_status tells how far it is.", {"id": id, "state": "running"})
 
 
 def agent_status(desk: Desk, arguments: dict[str, Any]) -> Outcome:
     """How far a run is."""
-    from ..agent import background
-
-    status = plain(background.status(arguments["id"]))
+    status = plain(_status(arguments["id"]))
     room = desk.settings.max_output
     for name, value in status.items():
         if isinstance(value, str):
@@ -35,8 +35,23 @@ def agent_status(desk: Desk, arguments: dict[str, Any]) -> Outcome:
 
 def agent_cancel(desk: Desk, arguments: dict[str, Any]) -> Outcome:  # noqa: ARG001  # it needs no session
     """End a run."""
-    from ..agent import background
+    from ..agent.background import cancel
 
-    ended = background.cancel(arguments["id"])
+    _status(arguments["id"])
+    ended = cancel(arguments["id"])
     text = f"The run {arguments['id']} is being ended." if ended else f"The run {arguments['id']} had ended already."
     return said(text, {"id": arguments["id"], "cancelled": ended})
+
+
+def _status(id: str) -> dict[str, Any]:
+    """That of a run whose whole id is known: guessing the beginning of one must not lead to runs of others.
+
+    Raises:
+        TrajectoryNotFound: there is none.
+    """
+    from ..agent.background import status
+
+    found = status(id)
+    if found.get("id", found.get("trajectory_id")) != id:
+        raise TrajectoryNotFound(f"There is no run {shown(id)}; give the whole id that agent_run gave.")
+    return found

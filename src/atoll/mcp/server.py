@@ -41,14 +41,9 @@ class Refused(Exception):
 
 
 class Conversation:
-    """What is known of one client: its revision, once it has said so, and which of its calls run.
+    """What is known of one client: its revision, once it has said so, and which of its calls run."""
 
-    Args:
-        send: takes a message for the client, whole, from any thread.
-    """
-
-    def __init__(self, send: Send) -> None:
-        self.send = send
+    def __init__(self) -> None:
         self.revision: str | None = None
         self.running: dict[str | int, Call] = {}
         self._lock = allocate_lock()
@@ -109,8 +104,12 @@ class Server:
             if isinstance(params, dict):
                 talk.cancel(params.get("requestId"))
 
-    def answer(self, talk: Conversation, message: dict[str, Any], call: Call) -> bytes | None:
-        """The answer to a request whose id was checked, as a line; None when it was cancelled."""
+    def answer(self, talk: Conversation, message: dict[str, Any], call: Call, send: Send) -> bytes | None:
+        """The answer to a request whose id was checked, as a line; None when it was cancelled.
+
+        Args:
+            send: takes notifications that belong to it, whole.
+        """
         id: str | int = message["id"]
         try:
             talk.begin(id, call)
@@ -119,7 +118,7 @@ class Server:
             return error_line(None, error.code, error.message)
         try:
             with call:
-                return result_line(id, self._result(talk, message))
+                return result_line(id, self._result(talk, message, send))
         except Cancelled:
             return None
         except Refused as error:
@@ -130,7 +129,7 @@ class Server:
         finally:
             talk.end(id)
 
-    def _result(self, talk: Conversation, message: dict[str, Any]) -> str:
+    def _result(self, talk: Conversation, message: dict[str, Any], send: Send) -> str:
         method, params = message["method"], message.get("params")
         if params is None:
             params = {}
@@ -141,7 +140,7 @@ class Server:
             raise Refused(revisions.INVALID_PARAMS, "params._meta is no object.")
         revision = revision_of(talk, method, meta)
         if method == "tools/call":
-            return self._call(talk, params, meta, revision)
+            return self._call(send, params, meta, revision)
         if method == "initialize" and revision not in revisions.STATELESS:
             return self._initialize(talk, params)
         if method == "tools/list":
@@ -189,7 +188,7 @@ class Server:
             self._lists[revision] = encoded(listed)
         return self._lists[revision]
 
-    def _call(self, talk: Conversation, params: dict[str, Any], meta: dict[str, Any] | None, revision: str) -> str:
+    def _call(self, send: Send, params: dict[str, Any], meta: dict[str, Any] | None, revision: str) -> str:
         name, arguments = params.get("name"), params.get("arguments")
         schema = self._schemas.get(name) if isinstance(name, str) else None
         if schema is None:
@@ -200,17 +199,17 @@ class Server:
             raise Refused(revisions.INVALID_PARAMS, "arguments is no object.")
         try:
             check(schema, arguments)
-            done = self._run(talk, str(name), arguments, meta)
+            done = self._run(send, str(name), arguments, meta)
         except AtollError as error:
             done = refused(str(error))
         return _shape(done, revision)
 
-    def _run(self, talk: Conversation, name: str, arguments: dict[str, Any], meta: dict[str, Any] | None) -> Outcome:
+    def _run(self, send: Send, name: str, arguments: dict[str, Any], meta: dict[str, Any] | None) -> Outcome:
         progress = None
         token = None if meta is None else meta.get("progressToken")
         if isinstance(token, str | int) and not isinstance(token, bool):
             wanted: str | int = token
-            progress = Progress(lambda count, line: talk.send(progress_line(wanted, count, line)))
+            progress = Progress(lambda count, line: send(progress_line(wanted, count, line)))
         if name == "echo":
             return _echo(arguments)
         try:

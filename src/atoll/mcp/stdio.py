@@ -89,7 +89,7 @@ class _Stdio:
         self._server = server
         self._lines = Lines(source)
         self._target = target
-        self._talk = Conversation(self._send)
+        self._talk = Conversation()
         self._writing = allocate_lock()
         self._reading = allocate_lock()
         self._counting = allocate_lock()
@@ -187,7 +187,7 @@ class _Stdio:
         return False
 
     def _answer(self, message: dict[str, Any]) -> None:
-        line = self._server.answer(self._talk, message, Call())
+        line = self._server.answer(self._talk, message, Call(), self._send)
         if line is not None:
             self._send(line)
 
@@ -230,7 +230,7 @@ class _Stdio:
         if "id" not in message:
             self._server.notice(self._talk, message)
             return None
-        return self._server.answer(self._talk, message, Call())
+        return self._server.answer(self._talk, message, Call(), self._send)
 
 
 def _until_writable(fd: int) -> None:
