@@ -6,6 +6,12 @@ import sys
 import time
 
 
+def say(text, stream=None):
+    stream = stream or sys.stdout
+    stream.write(f"{text}\n")
+    stream.flush()
+
+
 def honest():
     import anyio
     from mcp.server import MCPServer
@@ -39,18 +45,9 @@ def honest():
         """Answers when so many have called it."""
         nonlocal waiting
         waiting += 1
-        while waiting < count:
+        while waiting < count:  # noqa: ASYNC110 - the others come when they come
             await anyio.sleep(0.005)
         return waiting
-
-    @server.tool()
-    async def hang() -> str:
-        await anyio.sleep_forever()
-
-    @server.tool()
-    def crash() -> str:
-        print("the disk is on fire", file=sys.stderr, flush=True)
-        os._exit(3)
 
     @server.tool()
     def pid() -> int:
@@ -102,7 +99,7 @@ def messages():
 
 
 def answer(message, **parts):
-    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **parts}), flush=True)
+    say(json.dumps({"jsonrpc": "2.0", "id": message["id"], **parts}))
 
 
 def greet(message):
@@ -117,7 +114,7 @@ def greet(message):
     return "id" not in message
 
 
-def raw(tools, calls="{}"):
+def raw(tools, calls="{}"):  # noqa: C901 - one evil after the other
     """Lists what it is told to; a call gives what it is told to, or does something bad."""
     tools, calls = json.loads(tools), json.loads(calls)
     for message in messages():
@@ -131,18 +128,28 @@ def raw(tools, calls="{}"):
             while True:
                 sys.stdout.write("x" * 65536)
         elif told == "noise":
-            for number in range(20_000):
-                print(f"chatter {number}", file=sys.stderr)
-                print(f"not json {number}")
-                print(json.dumps({"jsonrpc": "2.0", "method": "notifications/message",
-                    "params": {"level": "info", "data": "x" * 100}}))  # fmt: skip
+            note = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}}
+            for number in range(5000):
+                say(f"chatter {number}", sys.stderr)
+                say(f"not json {number}")
+                say(json.dumps(note))
             answer(message, result={"content": [{"type": "text", "text": "quiet again"}]})
+        elif told == "hang":
+            pass
+        elif told == "crash":
+            say("the disk is on fire", sys.stderr)
+            raise SystemExit(3)
         elif told == "strangers":
             answer({"id": 987654}, result={"content": []})
             answer({"id": "x"}, error={"code": 1, "message": "?"})
             answer(message, result={"content": [{"type": "text", "text": "mine"}]})
         else:
             answer(message, **told)
+
+
+def raw_of_file(path):
+    with open(path) as file:
+        raw(file.read())
 
 
 def endless_pages():
@@ -152,7 +159,7 @@ def endless_pages():
 
 
 def mute():
-    print("I say nothing", file=sys.stderr, flush=True)
+    say("I say nothing", sys.stderr)
     sys.stdin.read()
 
 
@@ -161,12 +168,13 @@ def deaf(pid_file):
     import signal
 
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    if os.fork() == 0:
+    child = os.fork()
+    if child == 0:
         os.close(1)
         while True:
             time.sleep(3600)
     with open(pid_file, "w") as file:
-        file.write(str(os.getpid()))
+        file.write(f"{os.getpid()} {child}")
     raw('{"tools": []}')
     while True:
         time.sleep(3600)
@@ -183,7 +191,7 @@ def leaves_a_child(pid_file):
 
 
 def broken():
-    print("cannot open /etc/thing; my key is", os.environ.get("THING_API_KEY"), file=sys.stderr)
+    say(f"cannot open /etc/thing; my key is {os.environ.get('THING_API_KEY')}", sys.stderr)
     raise SystemExit(2)
 
 

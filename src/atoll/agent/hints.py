@@ -173,12 +173,24 @@ def _record(hint: Any, what: str, within: tuple[Any, ...]) -> Form | None:
         return _choice({_literal(member.value, what): member for member in hint})
     record: Any = hint
     if typing.is_typeddict(hint):
-        return _object(record, dict, record.__required_keys__, what, within)
+        return _object(record, dict, _needed(record, what), what, within)
     if issubclass(hint, tuple) and hasattr(hint, "_fields"):
         return _object(record, hint, set(record._fields) - record._field_defaults.keys(), what, within)
     if hasattr(hint, "__dataclass_fields__"):
         return _dataclass(hint, what, within)
     return None
+
+
+def _needed(hint: Any, what: str) -> set[str]:
+    """The keys of a TypedDict that must be there. It knows them itself, unless its hints are texts, as in a module
+    with `from __future__ import annotations`: then it has not looked into them."""
+    needed = set(hint.__required_keys__)
+    for name, each in hints_of(hint, what).items():
+        if typing.get_origin(each) is typing.Required:
+            needed.add(name)
+        if typing.get_origin(each) is typing.NotRequired:
+            needed.discard(name)
+    return needed
 
 
 def _dataclass(hint: Any, what: str, within: tuple[Any, ...]) -> Form:

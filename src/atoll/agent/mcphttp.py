@@ -19,7 +19,8 @@ LARGEST_ANSWER = 16 << 20
 @asynccontextmanager
 async def http(server: Server) -> AsyncGenerator[Any, None]:
     """The streams of its messages. A redirect is followed within the same origin only, by the SDK."""
-    timeout = httpx2.Timeout(min(30.0, server.timeout), read=server.timeout)
+    longest = max(server.timeout, server.start_timeout)
+    timeout = httpx2.Timeout(min(30.0, longest), read=longest)
     async with create_mcp_http_client(dict(server.headers), timeout) as client:
         client.event_hooks = {"request": [], "response": [_bound]}
         transport = streamable_http_client(server.url, http_client=client, max_sse_event_size=LARGEST_ANSWER)

@@ -115,7 +115,7 @@ class _Link:
 
         server = self._server
         info = Implementation(name="atoll", version=__version__)
-        with anyio.fail_after(server.timeout) as limit:
+        with anyio.fail_after(server.start_timeout) as limit:
             async with Client(self._transport(), client_info=info, cache=None) as client:
                 self._tools = await self._listed(client)
                 limit.deadline = float("inf")
@@ -202,7 +202,7 @@ class _Link:
     def _fail(self, error: Exception) -> None:
         reason = _sentence(error)
         if isinstance(error, TimeoutError):
-            reason = f"it did not answer within {self._server.timeout:g} s"
+            reason = f"it did not tell its tools within {self._server.start_timeout:g} s"
         told = f"The MCP server {self._server.name!r} ({self._server.place}) cannot be used: {reason}{self._why()}."
         self._problem = AgentError(self._without_secrets(told))
 
@@ -225,7 +225,8 @@ def _sentence(error: BaseException) -> str:
         return str(error)
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-    said = str(error)[:1000].rstrip(".")
+    # What pydantic says of an answer that is none has many lines, and addresses of pages.
+    said = " ".join(str(error)[:1000].split()).partition(" For further information")[0].rstrip(".")
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 

@@ -37,6 +37,6 @@ def server_from(environ: Mapping[str, str], slug: str | None = None) -> dict[str
         check_servers({NAME: entry})
     except InvalidInput as error:
         raise InvalidInput(f"{error} It comes from SNIPARA_API_URL and SNIPARA_API_KEY.") from None
-    if base.startswith("http://") and not re.match(r"http://(localhost|127\.|\[::1\])", base):
+    if base.startswith("http://") and not re.match(r"http://(localhost|127\.[0-9.]+|\[::1\])(:|/|$)", base):
         raise InvalidInput("SNIPARA_API_URL is plain http, which would show the key to the network: use https.")
     return entry

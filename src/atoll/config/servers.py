@@ -17,15 +17,16 @@ _SHORTEST_SECRET = 6
 _LONGEST_TIMEOUT = 3600.0
 TIMEOUT = 60.0
 
-_COMMON = {"tools", "timeout", "type"}
+_COMMON = {"tools", "timeout", "start_timeout", "type"}
 _STDIO = {"command", "args", "env", "cwd"} | _COMMON
 _HTTP = {"url", "headers"} | _COMMON
 _TYPES = {"stdio": "command", "http": "url", "streamable-http": "url", "streamable_http": "url"}
 
 
 class Server(NamedTuple):
-    """One that is started by `command`, or one that is reached at `url`. `timeout` is for its start and each call;
-    `tools` are those that are wanted, None for all. Its repr tells no secret."""
+    """One that is started by `command`, or one that is reached at `url`. `timeout` is for each call,
+    `start_timeout` until it has told its tools; `tools` are those that are wanted, None for all. Its repr tells no
+    secret."""
 
     name: str
     command: tuple[str, ...] = ()
@@ -35,6 +36,7 @@ class Server(NamedTuple):
     headers: Mapping[str, str] = {}
     tools: tuple[str, ...] | None = None
     timeout: float = TIMEOUT
+    start_timeout: float = TIMEOUT
 
     def __repr__(self) -> str:
         return f"Server({self.name!r}, {self.place})"
@@ -90,7 +92,7 @@ def _server(name: object, entry: object) -> Server:
     tools = entry.get("tools")
     common: dict[str, Any] = {
         "tools": None if tools is None else tuple(_texts(what, "tools", tools)),
-        "timeout": _timeout(what, entry.get("timeout", TIMEOUT)),
+        **{key: _timeout(what, key, entry.get(key, TIMEOUT)) for key in ("timeout", "start_timeout")},
     }
     if "command" in entry:
         return Server(name, **_started(what, entry), **common)
@@ -196,7 +198,7 @@ def _text(what: str, key: str, value: object) -> str:
     return value
 
 
-def _timeout(what: str, value: object) -> float:
+def _timeout(what: str, key: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _LONGEST_TIMEOUT:
-        raise InvalidInput(f"{what} has the timeout {shown(value)}; give seconds, at most {_LONGEST_TIMEOUT:g}.")
+        raise InvalidInput(f"{what} has the {key} {shown(value)}; give seconds, at most {_LONGEST_TIMEOUT:g}.")
     return float(value)
