@@ -98,8 +98,9 @@ class Transport:
 def _is_quiet(connection: socket.socket) -> bool:
     """Whether nothing has come since the last answer: neither an end nor bytes that nobody asked for."""
     try:
+        connection.settimeout(0)
         # Not the method of an SSL socket, which cannot look ahead.
-        socket.socket.recv(connection, 1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        socket.socket.recv(connection, 1, socket.MSG_PEEK)
     except BlockingIOError:
         return True
     except OSError:
