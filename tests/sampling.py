@@ -26,10 +26,18 @@ CHECKS = {
 
 # Of the parameters of a function the first, and of the others one in so many.
 PARAMETERS = {
+    "tests/escape/test_packages": 2,
+    "tests/test_docs.py": 2,
     "tests/views/test_table": 4,
     "tests/sandbox/test_hostile_guest": 3,
     "tests/sandbox/test_hostile_lanes": 3,
     "tests/snapshots/test_hostile_files": 3,
+}
+
+# Of what another user tries once more, in a run that a test starts, one in so many.
+AGAIN = {
+    "tests/codebases/": 2,
+    "tests/snapshots/": 3,
 }
 
 
@@ -37,11 +45,16 @@ class Sampling:
     """A plugin of pytest."""
 
     def __init__(self, config):
-        self._named = _named(config)
+        told = os.environ.get("ATOLL_SAMPLE")
+        self._again = told is not None
+        # A run that a test starts names files, and does so for a whole suite.
+        self._named = _named(config, "::" if self._again else "")
+        self._whole = thorough.THOROUGH or told == "0"
         self.left_out = 0
+        thorough.ENVIRONMENT["ATOLL_SAMPLE"] = told or ("0" if self._named else "1")
 
     def pytest_collection_modifyitems(self, config, items):
-        if thorough.THOROUGH:
+        if self._whole:
             return
         seen, kept, left = set(), [], []
         for item in items:
@@ -55,7 +68,7 @@ class Sampling:
         path = test.partition("::")[0]
         if path in self._named:
             return True
-        every = _entry(CHECKS, path)
+        every = _entry(CHECKS, path) or (_entry(AGAIN, path) if self._again else None)
         if every is None:
             function = re.sub(r"\[.*", "", test, flags=re.DOTALL)
             every = _entry(PARAMETERS, path)
@@ -83,20 +96,10 @@ class Sampling:
         counted += [SimpleNamespace(count_towards_summary=True)] * (self.left_out - len(counted))
 
 
-def _named(config):
-    """The files that the command line names, as node ids do. What tests start has its parent's answer."""
-    files = [argument.partition("::")[0] for argument in config.args]
-    named = {os.path.relpath(path, config.rootpath) for path in files if path.endswith(".py")}
-    told = os.environ.get("ATOLL_SAMPLE", "0" if named else "1")
-    thorough.ENVIRONMENT["ATOLL_SAMPLE"] = told
-    if "ATOLL_SAMPLE" in os.environ:
-        return _All() if told == "0" else ()
-    return named
-
-
-class _All:
-    def __contains__(self, _path):
-        return True
+def _named(config, mark):
+    """The files that the command line names, if there is such a mark in it, as node ids name them."""
+    files = [argument.partition("::")[0] for argument in config.args if mark in argument]
+    return {os.path.relpath(path, config.rootpath) for path in files if path.endswith(".py")}
 
 
 def _entry(table, path):

@@ -27,9 +27,9 @@ def test_links_within_the_repository_lead_somewhere(page):
             assert (page.parent / target).exists(), target
 
 
-def wanted_packages():
+def wanted_packages(pages):
     """Every list of packages that a page gives to a sandbox."""
-    for page in PROGRAMS:
+    for page in pages:
         for block in python_blocks(page.read_text()):
             for node in ast.walk(ast.parse(block.code)):
                 if isinstance(node, ast.keyword) and node.arg == "packages":
@@ -37,8 +37,8 @@ def wanted_packages():
 
 
 @pytest.fixture(scope="module")
-def environments():
-    """All of them are installed at once, since an installer waits more than it works. A page meets what has failed."""
+def environments(request):
+    """What this run needs is installed at once: an installer waits more than it works. A page meets what has failed."""
 
     def install(packages):
         try:
@@ -46,7 +46,9 @@ def environments():
         except AtollError:
             return
 
-    threads = [threading.Thread(target=install, args=[packages]) for packages in set(wanted_packages())]
+    calls = [getattr(item, "callspec", None) for item in request.session.items if item.path == request.path]
+    pages = {call.params["page"] for call in calls if call} & set(PROGRAMS)
+    threads = [threading.Thread(target=install, args=[packages]) for packages in set(wanted_packages(pages))]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -19,7 +19,8 @@ def tree():
     code = "import subprocess, sys, time; subprocess.Popen(['sleep', '60']); time.sleep(60)"
     process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
     deadline = time.monotonic() + 20
-    while len(usage.descendants(process.pid)) < 2 and time.monotonic() < deadline:
+    # The second must have become its program: until then the first waits for it where no signal reaches.
+    while [_name(pid) for pid in usage.descendants(process.pid)].count("sleep") < 1 and time.monotonic() < deadline:
         time.sleep(0.01)
     yield process.pid
     os.killpg(process.pid, signal.SIGKILL)
@@ -39,6 +40,11 @@ def test_signals_reach_the_whole_tree(tree):
     while (states := {_state(pid) for pid in usage.descendants(tree)}) != {"T"}:
         assert time.monotonic() < deadline, states
         time.sleep(0.01)
+
+
+def _name(pid):
+    with open(f"/proc/{pid}/comm") as file:
+        return file.read().strip()
 
 
 def _state(pid):

@@ -65,9 +65,10 @@ def test_destroy_of_a_sandbox_over_a_source_leaves_nothing(maker):
 
 
 def test_the_end_of_a_lifetime_leaves_nothing(maker):
-    box = maker.create(lifetime=1.0)
+    box = maker.create()
     leave_things_behind(box)
     processes = all_processes(box)
+    box.call("set_lifetime", 0.3)
     eventually(lambda: residue.traces(maker, box, processes) == {}, "everything of it is gone")
     assert [info["status"] for info in maker.list() if info["id"] == box.id] == ["gone"]
     assert box.id not in [info["id"] for info in maker.list()]

@@ -147,11 +147,18 @@ def test_connecting_to_one_that_has_ended_says_why_and_sweeps_up(make, eventuall
 
 
 def test_a_lifetime_can_be_made_longer_or_shorter(make, eventually):
-    sandbox = make(lifetime=1.0)
-    sandbox.set_lifetime(100)
+    lifetime = 1.0
+    while True:
+        sandbox = make(lifetime=lifetime)
+        try:
+            sandbox.set_lifetime(100)
+            break
+        except SandboxGone:  # a busy machine took longer to make it than it lives
+            assert lifetime < 60
+            lifetime *= 4
     assert sandbox.info.expires > time.time() + 90
     assert Sandbox.connect(sandbox.id).info.expires == sandbox.info.expires
-    deadline = time.monotonic() + 1.2
+    deadline = time.monotonic() + lifetime + 0.2
     while time.monotonic() < deadline:
         assert sandbox.run("true").success
     sandbox.set_lifetime(0.1)

@@ -33,6 +33,12 @@ def eventually(look: Callable[[], T], what: str) -> T:
         time.sleep(0.02)
 
 
+def goes_on(measure: Callable[[], object]) -> bool:
+    """Whether a measure changes, sooner or later: a busy machine may let a process wait for long."""
+    before = measure()
+    return eventually(lambda: measure() != before, "it goes on")
+
+
 def stands_still(measure: Callable[[], object]) -> bool:
     """Whether a measure stays the same for a spell; one that grows all the time does not."""
     before = measure()

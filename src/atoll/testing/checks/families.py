@@ -8,7 +8,7 @@ from ...sync import Sandbox
 from ...types import Capability
 from ..base import Checks
 from ..needs import needs
-from ..waiting import eventually, stands_still
+from ..waiting import eventually, goes_on, stands_still
 
 BEAT = "while :; do echo x >> beat; sleep 0.02; done"
 
@@ -33,23 +33,19 @@ class FamilyChecks(Checks):
 
     @needs(Capability.COMMANDS)
     def test_a_timeout_kills_children(self, sandbox: Sandbox, place: str) -> None:
-        done = sandbox.run(f"({BEAT}) & wait", workdir=place, timeout=1.0)
-        assert done.timed_out
-        assert _beats(sandbox, place) > 0
+        _runs_out_of_time(sandbox, f"({BEAT}) & wait", place)
         assert stands_still(lambda: _beats(sandbox, place))
 
     @needs(Capability.COMMANDS)
     def test_a_timeout_kills_what_has_forked_twice_and_left_its_session(self, sandbox: Sandbox, place: str) -> None:
-        done = sandbox.run(f"({HIDDEN}) ; sleep 1000", workdir=place, timeout=1.0)
-        assert done.timed_out
-        assert _beats(sandbox, place) > 0
+        _runs_out_of_time(sandbox, f"({HIDDEN}) ; sleep 1000", place)
         assert stands_still(lambda: _beats(sandbox, place))
 
     @needs(Capability.COMMANDS)
     def test_a_timeout_kills_one_command_and_no_other(self, sandbox: Sandbox, place: str) -> None:
         with sandbox.start(BEAT, workdir=place):
             assert sandbox.run("sleep 1000", timeout=0.3).timed_out
-            assert not stands_still(lambda: _beats(sandbox, place))
+            assert goes_on(lambda: _beats(sandbox, place))
 
     @needs(Capability.COMMANDS)
     def test_leaving_a_stream_kills_its_tree(self, sandbox: Sandbox, place: str) -> None:
@@ -63,9 +59,18 @@ class FamilyChecks(Checks):
         done = sandbox.run(f"({BEAT}) & echo $! > pid; echo done", workdir=place, timeout=20)
         assert (done.stdout, done.exit_code, done.timed_out) == ("done\n", 0, False)
         eventually(lambda: _beats(sandbox, place), "it goes on by itself")
-        assert not stands_still(lambda: _beats(sandbox, place))
+        assert goes_on(lambda: _beats(sandbox, place))
         sandbox.signal(int(sandbox.files.read(f"{place}/pid")), signal.SIGKILL, tree=True)
         eventually(lambda: stands_still(lambda: _beats(sandbox, place)), "it is killed")
+
+
+def _runs_out_of_time(sandbox: Sandbox, command: str, place: str) -> None:
+    """Run what begins to beat before its time is over, which a busy machine may need more of."""
+    for timeout in (1.0, 5.0, 25.0):
+        assert sandbox.run(command, workdir=place, timeout=timeout).timed_out
+        if _beats(sandbox, place):
+            return
+    raise AssertionError("It did not beat once.")
 
 
 def _beats(sandbox: Sandbox, place: str) -> int:
