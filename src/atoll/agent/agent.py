@@ -133,14 +133,13 @@ class AsyncAgent:
         """
         kept = journal.shared()
         hold = kept.claim(kept.resolve(trajectory_id).id)
-        return await self._conduct(hold, validate)
+        return await self._conduct(hold, validate, self._listen)
 
     async def follow(self, trajectory_id: str, listen: Listener | None) -> Result:
         """As `resume`, with another listener beside the agent's own."""
-        other = AsyncAgent.__new__(type(self))
-        other._options = self._options
-        other._listen = _both(self._listen, listen)
-        return await other.resume(trajectory_id)
+        kept = journal.shared()
+        hold = kept.claim(kept.resolve(trajectory_id).id)
+        return await self._conduct(hold, None, _both(self._listen, listen))
 
     async def fork(self, trajectory_id: str, at: int, *, prompt: str | None = None) -> Result:
         """Begin a second line of a run after its step `at`, with conversation, files and variables as they were then.
@@ -187,9 +186,9 @@ class AsyncAgent:
 
     async def _start(self, kind: str, prompt: str, context: Any, validate: checks.Check | None) -> Result:
         id = self.prepare(prompt, kind=kind, context=context, validate=validate)
-        return await self._conduct(journal.shared().claim(id), validate if callable(validate) else None)
+        return await self._conduct(journal.shared().claim(id), validate if callable(validate) else None, self._listen)
 
-    async def _conduct(self, hold: Hold, function: Callable[[str], Any] | None) -> Result:
+    async def _conduct(self, hold: Hold, function: Callable[[str], Any] | None, listen: Listener | None) -> Result:
         from .mcptools import attached
 
         kept = journal.shared()
@@ -206,7 +205,7 @@ class AsyncAgent:
                 check = function or (self._options.validate if callable(self._options.validate) else None)
                 begun = True
                 tools = (*self._options.tools, *more)
-                await conducting.conduct(kept, hold, Kit(model, price, tools, self._listen or _nobody, check))
+                await conducting.conduct(kept, hold, Kit(model, price, tools, listen or _nobody, check))
         except BaseException as error:
             if not begun:
                 kept.release(hold, {"error": str(error)})

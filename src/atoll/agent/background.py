@@ -12,7 +12,7 @@ from .results import status_of
 def begin(task: str, *, kind: str = "agent", **options: Any) -> str:
     """Begin a run in a process of its own; its trajectory id.
 
-    `options` are those of `Agent`, but for what cannot be passed on to another process: functions, keys and servers come
+    `options` are those of `Agent`, but for functions, which cannot pass to another process. Keys and servers come
     from the environment and the configuration there.
 
     Raises:

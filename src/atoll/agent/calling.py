@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AtollError, InvalidInput, SandboxGone, SandboxNotFound, Unresponsive
@@ -57,11 +58,9 @@ class Calling:
 
         inside = [index for index, call in enumerate(allowed) if call.name in self._inside]
         beside = [index for index, call in enumerate(allowed) if call.name not in self._inside]
-        tasks = [lambda index=index: one(index) for index in beside]
-        if inside:
-            tasks.append(lambda: in_order(inside))
-        if tasks:
-            await together(tasks)
+        await together(
+            [partial(in_order, some) for some in ([index] for index in beside)] + [partial(in_order, inside)]
+        )
         return outcomes
 
     def check_complete(self, calls: Sequence[ToolCall], outcomes: list[Outcome]) -> None:
@@ -125,7 +124,8 @@ class Calling:
 
     async def _in_sandbox(self, key: str, tool: Tool, arguments: dict[str, Any]) -> tuple[Outcome, str | None]:
         cell = self._recursion.cell = Cell(key)
-        snapshot, lost = None, {}
+        snapshot: str | None = None
+        lost: dict[str, str] = {}
         try:
             given = await tool.call(arguments)
             if tool.name in CHANGING:
@@ -157,7 +157,7 @@ class Calling:
         async def watch(scope: anyio.CancelScope) -> None:
             nonlocal late
             began = time.monotonic()
-            while (left := self._seconds - (time.monotonic() - began - cell.waited)) > 0:
+            while (left := self._seconds - (time.monotonic() - began - cell.waited)) > 0:  # noqa: ASYNC110 - a clock
                 await anyio.sleep(min(max(left, 0.01), 1.0 if left > 2 else 0.05))
             late = True
             await sandbox.interrupt()
@@ -170,11 +170,8 @@ class Calling:
                 execution = await sandbox.run_code(code, timeout=LONGEST_CELL, on_stdout=heard.append)
                 group.cancel_scope.cancel()
         if execution is None:
-            text = showing.clip("".join(heard))
-            return Given(
-                f"{text}\n[stopped: it ran out of time after {self._seconds:g} s, and did not let itself be interrupted]".strip(),
-                failed=True,
-            )
+            stopped = f"[stopped: it ran out of time after {self._seconds:g} s, and did not let itself be interrupted]"
+            return Given(f"{showing.clip(''.join(heard))}\n{stopped}".strip(), failed=True)
         given = showing.of_cell(execution, self._seconds if late else None)
         if cell.final is not None and cell.final.variable is not None and not given.failed:
             value = await self._value(sandbox, cell.final.variable)

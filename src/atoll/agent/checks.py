@@ -110,7 +110,7 @@ def _judging(code: str) -> str:
         if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "print":
             return code  # what is printed is no judgement
         tree.body[-1:] = ast.parse(f"{_PASSED} = None").body
-        tree.body[-1].value = value  # type: ignore[attr-defined]  # it is the assignment of the line above
+        tree.body[-1].value = value
         said = "'the last value of the check is ' + repr(" + _PASSED + ")"
         tree.body += ast.parse(f"assert {_PASSED} is None or bool({_PASSED}), {said}").body
         return ast.unparse(ast.fix_missing_locations(tree))

@@ -24,7 +24,8 @@ LEASE = 60.0
 
 FINAL = frozenset(("completed", "limited", "failed", "cancelled"))
 
-_INSERT_RUN = """INSERT INTO runs (id, kind, parent, parent_key, origin, origin_number, created, updated, state, settings)
+_INSERT_RUN = """INSERT INTO runs
+    (id, kind, parent, parent_key, origin, origin_number, created, updated, state, settings)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'waiting', ?)"""
 _BEGIN = """INSERT INTO steps (run, number, key, parent, kind, name, request, began)
     SELECT ?, (SELECT coalesce(max(number), 0) + 1 FROM steps WHERE run = ?), ?, ?, ?, ?, ?, ?

@@ -62,8 +62,8 @@ class Ledger:
         self.unpriced = 0
         self.subcalls = 0
         self.tool_calls = 0
-        self._aside_tokens = 0
-        self._aside_cost = 0.0
+        self.aside_tokens = 0
+        self.aside_cost = 0.0
         self._above = above
 
     @property
@@ -81,22 +81,22 @@ class Ledger:
         Raises:
             LimitReached: there is no room for a reply of use.
         """
-        reply = min((each._room(prompt, price) for each in self._all()), default=REPLY)
+        reply = min((each.room(prompt, price) for each in self.all()), default=REPLY)
         cost = prompt * (price.prompt or 0.0) + reply * (price.completion or 0.0)
-        for each in self._all():
-            each._aside_tokens += prompt + reply
-            each._aside_cost += cost
+        for each in self.all():
+            each.aside_tokens += prompt + reply
+            each.aside_cost += cost
         return Allowance(prompt, reply, cost)
 
     def settle(self, allowance: Allowance) -> None:
         """Give back what was set aside: the call is over, or never was."""
-        for each in self._all():
-            each._aside_tokens -= allowance.prompt + allowance.reply
-            each._aside_cost -= allowance.cost
+        for each in self.all():
+            each.aside_tokens -= allowance.prompt + allowance.reply
+            each.aside_cost -= allowance.cost
 
     def charge(self, spent: Spent) -> None:
         """Count what a call, or a run that was a part of this one, has taken."""
-        for each in self._all():
+        for each in self.all():
             each.prompt_tokens += spent.prompt_tokens
             each.completion_tokens += spent.completion_tokens
             each.cached_tokens += spent.cached_tokens
@@ -105,7 +105,7 @@ class Ledger:
 
     def count_subcalls(self, number: int = 1) -> None:
         """Raises LimitReached, and counts nothing, where they would be too many."""
-        for each in self._all():
+        for each in self.all():
             if each.subcalls + number > each.limits.max_subcalls:
                 left = max(each.limits.max_subcalls - each.subcalls, 0)
                 raise LimitReached(
@@ -117,7 +117,7 @@ class Ledger:
 
     def add_subcalls(self, number: int) -> None:
         """Count what was made already, whatever the limit."""
-        for each in self._all():
+        for each in self.all():
             each.subcalls += number
 
     def count_tool_call(self) -> None:
@@ -131,16 +131,16 @@ class Ledger:
     def spent(self) -> Spent:
         return Spent(self.prompt_tokens, self.completion_tokens, self.cached_tokens, self.cost)
 
-    def _room(self, prompt: int, price: Price) -> int:
+    def room(self, prompt: int, price: Price) -> int:
         """How many tokens a reply may have."""
-        tokens = self.limits.token_budget - self.tokens - self._aside_tokens - prompt
+        tokens = self.limits.token_budget - self.tokens - self.aside_tokens - prompt
         if tokens < LEAST_REPLY:
             raise LimitReached(
                 "token_budget",
                 f"{self.tokens} of {self.limits.token_budget} tokens are spent, and the next call takes about {prompt} "
                 "before its reply.",
             )
-        money = self.limits.max_cost - self.known_cost - self._aside_cost - prompt * (price.prompt or 0.0)
+        money = self.limits.max_cost - self.known_cost - self.aside_cost - prompt * (price.prompt or 0.0)
         affordable = int(money / price.completion) if price.completion else REPLY
         if money < 0 or affordable < LEAST_REPLY:
             raise LimitReached(
@@ -149,8 +149,9 @@ class Ledger:
             )
         return min(tokens, affordable, REPLY)
 
-    def _all(self) -> list[Ledger]:
-        return [self] if self._above is None else [self, *self._above._all()]
+    def all(self) -> list[Ledger]:
+        """This one, and those that it counts for, too."""
+        return [self] if self._above is None else [self, *self._above.all()]
 
 
 class Spent(NamedTuple):

@@ -70,7 +70,9 @@ def options(
     )
 
 
-def run_settings(made: Options, kind: str, prompt: str, context: Any, validate: checks.Check | None) -> dict[str, Any]:
+def run_settings(
+    made: Options, kind: object, prompt: object, context: Any, validate: checks.Check | None
+) -> dict[str, Any]:
     """The settings of a new run, without its tools.
 
     Raises:

@@ -31,7 +31,9 @@ parts of it, search it with code, and give pieces of it to llm_query.\
 _WORKSPACE = (
     "Your working directory /workspace has the user's files. Nothing that you change there reaches the user unreviewed."
 )
-_NO_TOOLS = "If you cannot call tools, write code in a block that begins with ```repl and ends with ```; what it prints comes back."
+_NO_TOOLS = """\
+If you cannot call tools, write code in a block that begins with ```repl and ends with ```; what it prints comes back.\
+"""
 _CHECKED = "Your answer is checked before it counts. If the check fails, you are told why and go on."
 
 NUDGE = "You said nothing. Go on with the task, or reply with your answer."

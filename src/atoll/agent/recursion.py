@@ -12,6 +12,7 @@ import hashlib
 import json
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from ..models import Reply, estimate_tokens
@@ -103,7 +104,7 @@ class Recursion:
 
     async def _llm_query_batched(self, prompts: list[str]) -> list[str]:
         cell = self._current()
-        if not isinstance(prompts, list) or len(prompts) > MOST_PROMPTS:
+        if len(_list(prompts)) > MOST_PROMPTS:
             raise TypeError(f"prompts must be a list of at most {MOST_PROMPTS} texts")
         wanted = [_text(prompt, "each of the prompts") for prompt in prompts]
         answers: list[str] = await cell.wait_for(self._queries(cell, wanted)) if wanted else []
@@ -129,7 +130,7 @@ class Recursion:
         self._current().final = Final(text=as_text(answer))
 
     async def _final_var(self, name: str) -> None:
-        if not isinstance(name, str) or not name.isidentifier():
+        if not _text(name, "the name").isidentifier():
             raise TypeError("FINAL_VAR takes the name of a variable, as text")
         self._current().final = Final(variable=name)
 
@@ -155,9 +156,7 @@ class Recursion:
             async with limiter:
                 return await self._query(cell, key, prompt)
 
-        return await together(
-            [lambda key=key, prompt=prompt: one(key, prompt) for key, prompt in zip(keys, prompts, strict=True)]
-        )  # type: ignore[misc]  # mypy knows no defaults of lambdas
+        return await together([partial(one, key, prompt) for key, prompt in zip(keys, prompts, strict=True)])
 
     async def _query(self, cell: Cell, key: str, prompt: str) -> str:
         async def act() -> tuple[Outcome, None]:
@@ -185,6 +184,12 @@ def spent_on(reply: Reply, prompt: int) -> Spent:
         said = reply.text + (reply.reasoning or "") + "".join(call.arguments for call in reply.tool_calls)
         return Spent(prompt, estimate_tokens(said) if said else 0, 0, reply.cost)
     return Spent(*reply.usage, reply.cost)
+
+
+def _list(value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"prompts must be a list of texts, not {type(value).__name__}")
+    return value
 
 
 def _text(value: object, what: str) -> str:

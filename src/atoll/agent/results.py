@@ -101,8 +101,8 @@ def usage_of(spent: Spent) -> Usage:
 def _spent(steps: list[Step]) -> Spent:
     each = [Spent.from_json(step.outcome["spent"]) for step in steps if step.outcome and "spent" in step.outcome]
     cost = None if any(one.cost is None for one in each) else sum(one.cost or 0.0 for one in each)
-    totals = (sum(getattr(one, name) for one in each) for name in Spent._fields[:3])
-    return Spent(*totals, cost)
+    prompt, completion, cached = (sum(getattr(one, name) for one in each) for name in Spent._fields[:3])
+    return Spent(prompt, completion, cached, cost)
 
 
 def _text(step: Step) -> str:

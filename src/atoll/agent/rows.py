@@ -61,7 +61,7 @@ class Step(NamedTuple):
     it happened in; `snapshot` what the sandbox was like after it; `tries` how often it was begun.
 
     Kinds: "model" (a call of the model), "tool" (one of the model's calls), "query" (a call of a model by code in a
-    cell), "run" (a run of its own, by code in a cell), "check" (a validation), "note" (what the runtime told the model).
+    cell), "run" (a run of its own, by code in a cell), "check" (a validation).
     """
 
     run: str
@@ -80,9 +80,12 @@ class Step(NamedTuple):
 
 def run_of(row: Any) -> Run:
     *facts, sandbox, result, fence, pid, started, boot, lease, cancel = row
-    facts[9] = json.loads(facts[9])
+    id, kind, parent, parent_key, origin, origin_number, created, updated, state, settings = facts
     owner = None if pid is None else ProcessId(pid, started, boot)
-    return Run(*facts, sandbox, None if result is None else json.loads(result), fence, owner, lease, bool(cancel))
+    return Run(
+        id, kind, parent, parent_key, origin, origin_number, created, updated, state, json.loads(settings), sandbox,
+        None if result is None else json.loads(result), fence, owner, lease, bool(cancel),
+    )  # fmt: skip
 
 
 def step_of(row: Any) -> Step:

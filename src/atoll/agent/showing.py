@@ -23,8 +23,7 @@ def of_cell(execution: Execution, late: float | None = None) -> Outcome:
     if execution.stderr:
         parts.append(f"[stderr]\n{execution.stderr}")
     images: list[tuple[str, str]] = []
-    for result in execution.results:
-        parts.append(_shown(result, images))
+    parts += [_shown(result, images) for result in execution.results]
     stopped = late is not None or execution.timed_out
     if stopped:
         after = f" after {late:g} s" if late is not None else ""

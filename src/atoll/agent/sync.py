@@ -1,8 +1,10 @@
-"""Agent: the same as AsyncAgent, blocking. It has an event loop of its own in a thread, so it works in notebooks too."""
+"""Agent: the same as AsyncAgent, blocking, with an event loop in a thread, so that it works in notebooks, too."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 from ..errors import AgentError
@@ -17,7 +19,7 @@ from .streaming import Running
 class Task:
     """Work on an event loop in a thread of its own."""
 
-    def __init__(self, work: Callable[[], Any]) -> None:
+    def __init__(self, work: Callable[[], Awaitable[Result]]) -> None:
         from anyio.from_thread import start_blocking_portal
 
         self._manager = start_blocking_portal()
@@ -25,7 +27,7 @@ class Task:
         self._future = portal.start_task_soon(work)
         self._future.add_done_callback(lambda _: None)
 
-    def wait(self) -> Any:
+    def wait(self) -> Result:
         """What it gives. Ctrl-C, and everything else that is raised here, cancels it first.
 
         Raises:
@@ -77,7 +79,13 @@ class Agent:
         It does not hold this process up at its end: what is not done then can be resumed.
         """
         id = self.prepare(task, kind=kind, context=context, validate=validate)
-        self.begin_task(id, None)
+        task = self.begin_task(id, None)
+
+        def wait() -> None:
+            with suppress(Exception):  # what went wrong is written down, and `status` tells it
+                task.wait()
+
+        threading.Thread(target=wait, name="atoll-agent", daemon=True).start()
         return id
 
     def begin_task(self, id: str, listen: Listener | None) -> Task:
@@ -111,5 +119,5 @@ class Agent:
         return self._core.latest_trajectory()
 
 
-def _wait(work: Callable[[], Any]) -> Any:
+def _wait(work: Callable[[], Awaitable[Result]]) -> Result:
     return Task(work).wait()

@@ -31,13 +31,13 @@ def add_agent_options(parser: Parser) -> None:
     add(
         "--context",
         metavar="FILE",
-        help="what it is about, however long: a variable in the sandbox; - is standard input",
+        help="what it is about, as a variable in the sandbox; - is standard input",
     )
     add("--system", metavar="TEXT", help="more for the first message, such as how to answer")
     add(
         "--validate",
         metavar="COMMAND",
-        help="what an answer must pass, in a twin of the sandbox; it comes on stdin there",
+        help="what an answer must pass, in a twin of the sandbox; it is on stdin",
     )
     add("--validate-code", metavar="CODE", help="the same with Python, where it is the variable `answer`")
     add("--mcp-config", metavar="FILE", help="JSON with mcpServers, whose tools the model may call")
@@ -65,7 +65,8 @@ def agent_options(args: Namespace) -> dict[str, Any]:
     """The keywords for `AsyncAgent`. Raises InvalidInput, UsageError."""
     found: dict[str, Any] = {
         "model": args.model, "base_url": args.base_url, "system": args.system, "config": args.config,
-        "validate": _check(args), "mcp_servers": _servers(args.mcp_config), "sandbox": _sandbox(args), "keep": args.keep,
+        "validate": _check(args), "mcp_servers": _servers(args.mcp_config), "sandbox": _sandbox(args),
+        "keep": args.keep,
     }  # fmt: skip
     found |= {name: _limit(name, getattr(args, name)) for name in LIMITS}
     return {name: value for name, value in found.items() if value is not None}

@@ -21,15 +21,15 @@ _WORTH = ("code", "command", "path", "prompt", "content", "name")
 class Progress:
     """Listens to a run: a line for each step, and on a terminal one below that says what goes on now.
 
-    Args:
-        step_timeout: seconds that a call in the sandbox may take, of which the last line tells what is left.
+    `seconds` is what a call in the sandbox may take, of which the last line tells what is left.
     """
 
-    def __init__(self, step_timeout: float, *, quiet: bool = False) -> None:
+    seconds = 30.0
+
+    def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
         self._live = not quiet and os.isatty(STDERR)
         self._colours = colourful(STDERR)
-        self._seconds = step_timeout
         self._lock = threading.Lock()
         self._began: dict[tuple[str, str], float] = {}
         self._now: tuple[float, Event] | None = None
@@ -88,7 +88,7 @@ class Progress:
             _seconds(took),
         ]
         if event.step == "tool":
-            parts.append(f"{max(self._seconds - took, 0):.0f} s left")
+            parts.append(f"{max(self.seconds - took, 0):.0f} s left")
         line = " · ".join(parts)[: _width() - 1]
         write(
             STDERR, f"{_CLEAR}{paint(visible(line), 'faint', wanted=self._colours)}".encode("utf-8", "backslashreplace")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from argparse import Namespace
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import AtollError
 from .agentoptions import agent_options, context_of
@@ -83,12 +83,11 @@ def resuming(args: Namespace) -> tuple[AsyncAgent, Progress]:
 def _agent(args: Namespace) -> tuple[AsyncAgent, Progress]:
     from ..agent.agent import AsyncAgent
 
-    listeners: list[Callable[[Any], None]] = []
-    agent = AsyncAgent(**agent_options(args), on_event=lambda event: listeners[0](event))
+    progress = Progress(quiet=args.quiet or args.json)
+    agent = AsyncAgent(**agent_options(args), on_event=progress)
     for warning in agent.warnings:
         complain(warning)
-    progress = Progress(agent.step_timeout, quiet=args.quiet or args.json)
-    listeners.append(progress)
+    progress.seconds = agent.step_timeout
     return agent, progress
 
 
