@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -112,6 +113,8 @@ def main(seconds: float, path: str, command: list[str]) -> int:
                 pass
     finally:
         family.kill()
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        os.write(log.fd, f"processor time: {used.ru_utime:.0f} s user, {used.ru_stime:.0f} s system\n".encode())
         log.show()
     return OVER if code is None else code % 256
 

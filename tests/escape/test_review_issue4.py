@@ -167,7 +167,7 @@ def test_contexts_that_do_not_fork_do_not_keep_the_keeper(make):
         Sandbox.connect(sandbox.id).metrics()
         took.append(time.monotonic() - began)
         time.sleep(0.2)
-    assert max(took) < 6
+    assert max(took) < 15
 
 
 def test_a_context_that_does_not_fork_does_not_outlast_a_timeout(make):

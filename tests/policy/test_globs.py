@@ -111,9 +111,9 @@ HOSTILE = [
 def seconds(matcher, path):
     best = 9.0
     for _ in range(3):
-        begin = time.perf_counter()
+        begin = time.thread_time()
         matcher.level(path)
-        best = min(best, time.perf_counter() - begin)
+        best = min(best, time.thread_time() - begin)
     return best
 
 
@@ -135,15 +135,15 @@ def test_ten_thousand_paths_by_fifty_rules_cost_little_more_than_looking_at_each
     level = Matcher(rules).level
 
     def judging():
-        begin = time.perf_counter()
+        begin = time.thread_time()
         found = {level(path) for path in paths}
-        return time.perf_counter() - begin, found
+        return time.thread_time() - begin, found
 
     def looking():
-        begin = time.perf_counter()
+        begin = time.thread_time()
         for path in paths:
             sorted(path)
-        return time.perf_counter() - begin
+        return time.thread_time() - begin
 
     taken, found = min(judging() for _ in range(3))
     assert found == {"read"}

@@ -137,9 +137,9 @@ def test_a_hostile_pattern_on_a_name_eight_times_longer_takes_no_more_than_its_s
     def seconds(length):
         best = 9.0
         for _ in range(3):
-            begin = time.perf_counter()
+            begin = time.thread_time()
             ignores._of_files.ignores(("a/" if "/**/" in pattern else "a") * length + "b")
-            best = min(best, time.perf_counter() - begin)
+            best = min(best, time.thread_time() - begin)
         return best
 
     assert seconds(4000) < 200 * max(seconds(500), 1e-5)
