@@ -47,7 +47,6 @@ class HttpProcess:
         """All that comes back for these bytes, until the server closes the connection."""
         with self.connect() as sock:
             sock.sendall(data)
-            sock.shutdown(socket.SHUT_WR)
             return everything(sock)
 
     def post(self, message, **fields):
@@ -86,6 +85,8 @@ class HttpProcess:
         return json.loads(body)["result"]
 
     def close(self):
+        if self.process.stderr.closed:
+            return None
         self.process.terminate()
         code = self.process.wait(10)
         rest = self.process.stderr.read().decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -11,13 +12,13 @@ from contextlib import asynccontextmanager
 import anyio
 import httpx2
 import pytest
-from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from tests.mcp.httpserving import HttpProcess
 from tests.mcp.lineclient import sweep
 
 from atoll import Sandbox
+from mcp import Client
 
 MODES = ["auto", "legacy", "2026-07-28"]
 ENDLESS = "while True: pass"
@@ -57,9 +58,15 @@ def space():
     sweep(name)
 
 
+async def eventually(condition):
+    """Look again and again until it is so."""
+    with anyio.fail_after(30):
+        while not condition():  # noqa: ASYNC110  # what is waited for happens in another process
+            await anyio.sleep(0.02)
+
+
 def conversation(test):
     """Run a coroutine function as a test; `anyio.run` needs no plugin."""
-    import functools
 
     @functools.wraps(test)
     def run(**arguments):
@@ -107,16 +114,14 @@ async def test_a_whole_conversation(connect, space, mode):
 async def test_lines_come_as_progress(connect, space, mode):
     heard = []
 
-    async def progress(count, total, message):  # noqa: ARG001
+    async def progress(count, total, message):
         heard.append(message)
 
     async with connect(space, mode) as client:
         await client.call_tool(
             "execute_python", {"code": "for i in range(3): print('line', i)"}, progress_callback=progress
         )
-        with anyio.fail_after(30):
-            while len(heard) < 3:
-                await anyio.sleep(0.01)
+        await eventually(lambda: len(heard) == 3)
     assert heard == ["line 0", "line 1", "line 2"]
 
 
@@ -132,13 +137,9 @@ async def test_giving_up_a_call_ends_it(connect, space, mode):
 
         async with anyio.create_task_group() as group:
             group.start_soon(client.call_tool, "execute_python", {"code": ENDLESS, "timeout": 600})
-            with anyio.fail_after(30):
-                while not busy():
-                    await anyio.sleep(0.02)
+            await eventually(busy)
             group.cancel_scope.cancel()
-        with anyio.fail_after(30):
-            while busy():
-                await anyio.sleep(0.02)
+        await eventually(lambda: not busy())
         done = await client.call_tool("execute_python", {"code": "kept"})
         assert done.structured_content["result"] == "5"
 

@@ -13,15 +13,31 @@ from tests.mcp.lineclient import LineClient, sweep
 from atoll import Sandbox, Snapshots
 from atoll.mcp.catalog import TOOLS
 
-NAMES = (
-    "execute_python run_command get_repl_context set_repl_context clear_repl_context list_sessions destroy_session "
-    "read_file write_file list_files snapshot fork rollback diff apply agent_run agent_status agent_cancel"
-).split()
+NAMES = [
+    "execute_python",
+    "run_command",
+    "get_repl_context",
+    "set_repl_context",
+    "clear_repl_context",
+    "list_sessions",
+    "destroy_session",
+    "read_file",
+    "write_file",
+    "list_files",
+    "snapshot",
+    "fork",
+    "rollback",
+    "diff",
+    "apply",
+    "agent_run",
+    "agent_status",
+    "agent_cancel",
+]
 
 
 def test_the_tools_are_these_and_described(shared):
     tools = shared.ask("tools/list")["result"]["tools"]
-    assert [tool["name"] for tool in tools] == NAMES == list(TOOLS)
+    assert [tool["name"] for tool in tools] == list(NAMES) == list(TOOLS)
     for tool in tools:
         assert set(tool) == {"name", "title", "description", "inputSchema", "outputSchema", "annotations"}
         assert set(tool["annotations"]) == {
@@ -78,7 +94,7 @@ def test_output_that_is_too_long_is_cut_and_told():
 
 def test_pictures_come_as_images(shared):
     png = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"x" * 20).decode()
-    code = f"class P:\n    def _repr_mimebundle_(self, **_):\n        return {{'image/png': '{png}', 'text/plain': 'P'}}\nP()"
+    code = f"class P:\n def _repr_mimebundle_(s, **k): return {{'image/png': '{png}', 'text/plain': 'P'}}\nP()"
     content = shared.tool("execute_python", code=code, session_id="pictures")["content"]
     assert {"type": "image", "data": png, "mimeType": "image/png"} in content
     html = "class H:\n    def _repr_html_(self):\n        return '<b>1</b>'\nH()"
