@@ -125,9 +125,22 @@ def described(servers: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, A
         if server.url:
             entry["url"] = server.place
         if server.command:
-            entry["args"] = ["***" if _SECRET.search(each) else each for each in entry.get("args", [])]
+            entry["args"] = _hidden(entry.get("args", []))
         found[server.name] = entry
     return found
+
+
+def _hidden(args: list[str]) -> list[str]:
+    """`--token=X` and what follows `--token` may be secret."""
+    before = ["", *args]
+    return [
+        "***" if _SECRET.search(each) or _is_secret_flag(last) else each
+        for last, each in zip(before, args, strict=False)
+    ]
+
+
+def _is_secret_flag(arg: str) -> bool:
+    return arg.startswith("-") and "=" not in arg and bool(_SECRET.search(arg))
 
 
 def _started(what: str, entry: Mapping[str, Any]) -> dict[str, Any]:
