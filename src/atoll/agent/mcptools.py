@@ -111,10 +111,10 @@ class _Link:
         from mcp.client import Client
         from mcp_types import Implementation
 
-        from .. import __version__
+        import atoll
 
         server = self._server
-        info = Implementation(name="atoll", version=__version__)
+        info = Implementation(name="atoll", version=atoll.__version__)
         with anyio.fail_after(server.start_timeout) as limit:
             async with Client(self._transport(), client_info=info, cache=None) as client:
                 self._tools = await self._listed(client)
