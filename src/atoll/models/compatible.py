@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .endpoint import Endpoint
     from .transport import Answer, Transport
 
+# The event loop ends a wait that is too long; the socket does only where no loop is left to do so.
+_GRACE = 5.0
 _LIMITS = ("max_tokens", "max_completion_tokens")
 
 
@@ -83,7 +85,7 @@ class Compatible:
         host = self._endpoint.address.netloc
         try:
             answer = self._transport.post(
-                f"{self._endpoint.address.path}/chat/completions", self._headers(), body, ticket, left
+                f"{self._endpoint.address.path}/chat/completions", self._headers(), body, ticket, left + _GRACE
             )
         except Lost as lost:
             if lost.stale:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -77,9 +78,12 @@ class Lite:
         if max_tokens is not None:
             request["max_tokens"] = max_tokens
 
-        async def attempt(left: float) -> Reply | Failure:
-            from .threads import in_thread
+        from .threads import in_thread
 
+        # Before the time runs: the import takes seconds.
+        await in_thread(lambda: load_litellm(self.name), lambda: None)
+
+        async def attempt(left: float) -> Reply | Failure:
             return await in_thread(lambda: self._attempt(request, left), lambda: None)
 
         return await ask_until_answered(
@@ -121,8 +125,7 @@ class Lite:
         status = getattr(error, "status_code", None)
         status = status if isinstance(status, int) else None
         kind = type(error).__name__
-        said = " ".join(str(error).split())
-        said = self._key.hidden_in(said) if self._key is not None else said
+        said = without_keys(" ".join(str(error).split()), self._key)
         said = said if len(said) <= 500 else f"{said[:500]}…"
         hint = None
         if status in (401, 403) or "api_key" in said.lower():
@@ -140,6 +143,15 @@ class Lite:
         return Failure(ModelError(message, hint=hint, status=status, retryable=again), wait if again else None)
 
 
+def without_keys(text: str, key: Key | None) -> str:
+    """A text without the key, and without those that LiteLLM finds in the environment by itself."""
+    hidden = key.hidden_in(text) if key is not None else text
+    for name, value in os.environ.items():
+        if len(value) >= 8 and name.endswith(("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")):
+            hidden = hidden.replace(value, "***")
+    return hidden
+
+
 def load_litellm(name: str) -> Any:
     """The module, imported once, so that it fetches nothing, reads no .env, tells nobody and prints nothing.
 
@@ -155,7 +167,6 @@ def load_litellm(name: str) -> Any:
 
 def _import(name: str) -> Any:
     import logging
-    import os
     import warnings
 
     # It would otherwise call out at its import, and put a .env file of this directory into the environment.
@@ -165,6 +176,9 @@ def _import(name: str) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             import litellm
+
+            # Pydantic builds its classes at first use, and warns about them then.
+            litellm.ModelResponse()
     except ImportError as error:
         raise ModelError(
             f"{name!r} needs LiteLLM, which cannot be imported: {error}", hint="pip install 'atoll[litellm]'"

@@ -22,7 +22,7 @@ _TOO_LONG = (
     "context length", "context window", "context_length", "maximum context", "prompt is too long", "too many tokens",
     "input is too long", "exceeds the maximum number of tokens",
 )  # fmt: skip
-_UNPAID = ("insufficient_quota", "insufficient balance", "insufficient credits", "billing")
+_UNPAID = (b"insufficient_quota", b"insufficient balance", b"insufficient credits", b"exceeded your current quota")
 
 
 class Failure(NamedTuple):
@@ -45,7 +45,7 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes, endpoint: Endp
         return Failure(ModelError(message, hint="Set base_url to where it leads, if you trust it.", status=status))
     if status in (401, 403):
         return Failure(ModelError(f"{host} refused the key (HTTP {status}).{told}", hint=_key(endpoint), status=status))
-    if status == 402 or any(word in lower for word in _UNPAID):
+    if status == 402 or (status == 429 and any(words in body[:5000].lower() for words in _UNPAID)):
         message = f"The account at {host} has no credit left (HTTP {status}).{told}"
         return Failure(ModelError(message, hint="Add credit, or use another key.", status=status))
     if status in (400, 413, 422) and any(words in lower for words in _TOO_LONG):

@@ -60,8 +60,10 @@ async def ask_until_answered(
                 wait = max(pause(counted), outcome.wait or 0.0)
                 if not error.retryable or counted > retries:
                     raise _counted(error, sent)
-                if wait > LONGEST_WISH or wait > end - time.monotonic():
+                if outcome.wait is not None and outcome.wait > min(LONGEST_WISH, end - time.monotonic()):
                     raise _counted(error, sent, f"It asks to wait for {wait:.0f} s, which is too long.")
+                if wait > end - time.monotonic():
+                    raise _counted(error, sent, f"Of the {whole:g} s none are left to ask again.")
             why = error.message
             if on_retry is not None:
                 on_retry(f"{why} Asking again in {wait:.1f} s ({counted} of {retries})." if wait else why)

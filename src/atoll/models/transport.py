@@ -76,6 +76,10 @@ class Transport:
         for _, connection in idle:
             connection.close()
 
+    def __del__(self) -> None:
+        # A model that was forgotten leaves no connection behind.
+        self.close()
+
     def _reuse(self, ticket: Ticket) -> http.client.HTTPConnection | None:
         while True:
             with self._lock:
