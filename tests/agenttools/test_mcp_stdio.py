@@ -350,3 +350,10 @@ def test_without_servers_there_are_no_tools():
         return tools
 
     assert using({}, task) == {}
+
+
+def test_without_the_package_it_is_told_how_to_get_it(entry, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    told = unusable(entry("mute"))
+    assert "need the package mcp" in told
+    assert "pip install 'atoll[mcp]'" in told
