@@ -57,11 +57,12 @@ def import_told(tmp_path_factory):
         done = subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True, check=True, cwd=here)
         return (*done.stdout.split(), done.stderr)
     printed, complained = io.StringIO(), io.StringIO()
-    with contextlib.chdir(here), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(complained):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(socket.socket, "connect", socket.socket.connect)
-            patch.setattr(socket, "getaddrinfo", socket.getaddrinfo)
-            exec(IMPORT, {})
+    quiet = contextlib.redirect_stdout(printed), contextlib.redirect_stderr(complained)
+    with contextlib.chdir(here), quiet[0], quiet[1], pytest.MonkeyPatch.context() as patch:
+        # As they are: so that they are put back when the import has ended.
+        patch.setattr(socket.socket, "connect", socket.socket.connect)
+        patch.setattr(socket, "getaddrinfo", socket.getaddrinfo)
+        exec(IMPORT, {})
     return (*printed.getvalue().split(), complained.getvalue())
 
 

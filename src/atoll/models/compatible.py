@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ class Compatible:
         self._endpoint = endpoint
         self._retries = retries
         self._transport: Transport | None = None
+        self._lock = threading.Lock()
         owner = endpoint.owner.name if endpoint.owner is not None else ""
         # OpenAI's reasoning models know only the new name, other servers often only the old one.
         self._limit = _LIMITS[1] if owner == "openai" else _LIMITS[0]
@@ -77,20 +79,24 @@ class Compatible:
         from .dialing import Lost
         from .transport import MOST_BYTES, TooLarge, Transport
 
-        if self._transport is None:
-            self._transport = Transport(self._endpoint.address)
+        with self._lock:
+            if self._transport is None:
+                self._transport = Transport(self._endpoint.address)
+            transport = self._transport
         limit = self._limit
         if max_tokens is not None:
             body = body[:-1] + f', "{limit}": {max_tokens}}}'.encode()
         host = self._endpoint.address.netloc
         try:
-            answer = self._transport.post(
+            answer = transport.post(
                 f"{self._endpoint.address.path}/chat/completions", self._headers(), body, ticket, left + _GRACE
             )
         except Lost as lost:
             if lost.stale:
-                self._transport.close()
-            error = ModelError(f"No answer from {host}: {lost}", retryable=lost.again, hint=_start_hint(self._endpoint))
+                transport.close()
+            here = lost.unreached and self._endpoint.address.is_loopback
+            hint = "Is the server running there?" if here else None
+            error = ModelError(f"No answer from {host}: {lost}", retryable=lost.again, hint=hint)
             return Failure(error, free=lost.stale)
         except TooLarge:
             return Failure(ModelError(f"The answer of {host} has more than {MOST_BYTES >> 20} MB and was not read."))
@@ -159,7 +165,3 @@ def encode(request: dict[str, Any]) -> bytes:
         return json.dumps(request, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"The messages or tools cannot be written as JSON: {error}") from None
-
-
-def _start_hint(endpoint: Endpoint) -> str | None:
-    return "Is the server running there?" if endpoint.address.is_loopback else None

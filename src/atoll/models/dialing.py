@@ -21,12 +21,14 @@ _tls: ssl.SSLContext | None = None
 
 class Lost(Exception):
     """The connection could not be made, or ended before the answer did. `again` says whether another try may help,
-    `stale` that it was an old connection, which the server had closed in the meantime."""
+    `stale` that it was an old connection, which the server had closed in the meantime, `unreached` that there was
+    none."""
 
-    def __init__(self, message: str, *, again: bool = True, stale: bool = False) -> None:
+    def __init__(self, message: str, *, again: bool = True, stale: bool = False, unreached: bool = False) -> None:
         super().__init__(message)
         self.again = again
         self.stale = stale
+        self.unreached = unreached
 
 
 class Ticket:
@@ -91,9 +93,9 @@ def _connect(host: str, port: int, ticket: Ticket, called: str) -> socket.socket
             _make_quick(connection)
             ticket.hold(connection)
         except TimeoutError:
-            failure = Lost(f"{called}:{port} was not reached within {CONNECT_SECONDS:g} s.")
+            failure = Lost(f"{called}:{port} was not reached within {CONNECT_SECONDS:g} s.", unreached=True)
         except OSError as error:
-            failure = Lost(f"{called}:{port} was not reached: {error.strerror or error}.")
+            failure = Lost(f"{called}:{port} was not reached: {error.strerror or error}.", unreached=True)
         except BaseException:
             connection.close()
             raise
