@@ -15,6 +15,9 @@ _GONE = select.POLLRDHUP | select.POLLHUP | select.POLLERR
 _SLICE = 0.05
 """How often somebody who waits for a lock looks up, in seconds."""
 
+_PROMPT = 0.002
+"""Seconds after which a call is not a short one any more, even if it never has to wait."""
+
 
 class Cancelled(BaseException):
     """The client does not want the answer any more. Not an Exception: it ends everything, as Ctrl-C does."""
@@ -26,10 +29,19 @@ class Call:
     Args:
         peer: a socket's descriptor whose end means that nobody waits for the answer any more; -1 for none.
         every: seconds between two calls of `tick` while it waits; 0 for none.
+        linger: called once, when it turns out that the call is not over at once.
     """
 
-    def __init__(self, peer: int = -1, every: float = 0.0, tick: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        peer: int = -1,
+        every: float = 0.0,
+        tick: Callable[[], None] | None = None,
+        linger: Callable[[], None] | None = None,
+    ) -> None:
         self.cancelled = False
+        self.linger = linger
+        self._began = monotonic() if linger else 0.0
         self.peer = peer
         self.shielded = 0
         self._every = every
@@ -52,6 +64,12 @@ class Call:
             self._struck = True
             raise Cancelled
 
+    def take_time(self, *, waits: bool = True) -> None:
+        """It waits, or may be taking long: have `linger` called, if it was not."""
+        if self.linger is not None and (waits or monotonic() - self._began > _PROMPT):
+            linger, self.linger = self.linger, None
+            linger()
+
     def __enter__(self) -> None:
         """This thread runs it from now on."""
         wake = getattr(_here, "wake", -1)
@@ -73,6 +91,7 @@ class Call:
 
     def wait(self, fd: int, event: int, timeout: float | None) -> bool:
         """Whether the event came in time. Raises Cancelled."""
+        self.take_time()
         poller = select.poll()
         if fd >= 0:
             poller.register(fd, event)
@@ -135,6 +154,8 @@ class InterruptibleIO(BlockingIO):
         _unblock(sock)
         call.check()
         while True:
+            if call.linger is not None:
+                call.take_time(waits=False)
             if not (eager and _comes_at_once(sock, eager)):
                 _wait(call, sock, select.POLLIN, timeout)
             try:
@@ -204,6 +225,7 @@ class _InterruptibleLock:
         call = current()
         if call is None:
             return self._lock.acquire() if timeout is None else self._lock.acquire(timeout=timeout)
+        call.take_time()
         until = None if timeout is None else monotonic() + timeout
         while until is None or monotonic() < until:
             if self._lock.acquire(timeout=_SLICE if until is None else max(min(_SLICE, until - monotonic()), 0.0)):

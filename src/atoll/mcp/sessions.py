@@ -78,6 +78,10 @@ class Sessions:
             self._renew(session, now)
         return session
 
+    def is_at_hand(self, name: object) -> bool:
+        """Whether `open` would find it without looking anywhere; None is the default one."""
+        return (DEFAULT if name is None else name) in self._known if isinstance(name, str | None) else False
+
     def existing(self, name: str) -> Session:
         """The session of that name; only the default one is made. Raises InvalidInput where there is none."""
         if name not in self._known and name != DEFAULT:

@@ -1,7 +1,8 @@
 """The server on standard input and output: one message a line.
 
-Threads take turns at reading. Whoever reads a call that may take long lets another thread read on, and runs the call
-itself: nothing is handed over between reading a call and answering it.
+Threads take turns at reading. Whoever reads a call runs it, and lets another thread read on as soon as it turns out
+that the call takes longer: nothing is handed over between reading a call and answering it, and nobody is woken up for a
+short one.
 """
 
 from __future__ import annotations
@@ -173,35 +174,43 @@ class _Stdio:
         if "id" not in message:
             self._server.notice(self._talk, message)
             return True
-        if not self._server.is_slow(message):
-            self._answer(message)
+        pace = self._server.pace(message)
+        if pace == "at once":
+            self._answer(message, Call())
             return True
-        if not self._hand_over():
+        if not self._count_in():
             self._send(error_line(message["id"], OVERLOADED, f"{MAX_RUNNING} calls run already; try again later."))
             return True
+        call = Call(linger=self._hand_over)
+        if pace == "later":
+            call.take_time()
         try:
-            self._answer(message)
+            self._answer(message, call)
         finally:
             with self._counting:
                 self._busy -= 1
-        return False
+        return call.linger is not None
 
-    def _answer(self, message: dict[str, Any]) -> None:
-        line = self._server.answer(self._talk, message, Call(), self._send)
+    def _answer(self, message: dict[str, Any], call: Call) -> None:
+        line = self._server.answer(self._talk, message, call, self._send)
         if line is not None:
             self._send(line)
 
-    def _hand_over(self) -> bool:
-        """Let another thread read; whether there may be one more."""
+    def _count_in(self) -> bool:
+        """Whether one more call may run; it counts from now on."""
         with self._counting:
             if self._busy >= MAX_RUNNING:
                 return False
             self._busy += 1
+        return True
+
+    def _hand_over(self) -> None:
+        """Let another thread read."""
+        with self._counting:
             alone = not self._waiting
         if alone:
             start_new_thread(self._work, ())
         self._reading.release()
-        return True
 
     def _batch(self, messages: list[Any]) -> bool:
         """Several messages at once, as old revisions have them; their answers come in one line."""
@@ -209,8 +218,9 @@ class _Stdio:
             raise Unreadable(INVALID_REQUEST, "This revision has no batches; send one message a line.")
         if len(messages) > MAX_BATCH:
             raise Unreadable(INVALID_REQUEST, f"A batch has at most {MAX_BATCH} messages.")
-        if not self._hand_over():
+        if not self._count_in():
             raise Unreadable(OVERLOADED, f"{MAX_RUNNING} calls run already; try again later.")
+        self._hand_over()
         try:
             answers = [answer for message in messages if (answer := self._one_of_many(message)) is not None]
             if answers:
