@@ -82,18 +82,23 @@ def test_a_server_that_crashes_or_hangs_is_told_and_does_not_harm_another(entry)
     async def task(tools):
         hung = await tools["slow__hang"].call({})
         assert hung.failed
-        assert "did not answer within 2 s; whether the tool ran is unknown" in hung.text
+        assert "did not answer within 2 s. Whether the tool ran is unknown." in hung.text
+        refused = await tools["bad__refuse"].call({})
+        assert refused == Outcome("The MCP server 'bad' failed: MCPError: not today.", failed=True)
         crashed = await tools["bad__crash"].call({})
         assert crashed.failed
         assert "the disk is on fire" in crashed.text
+        assert crashed.text.endswith("Whether the tool ran is unknown.")
         assert (await tools["bad__wait"].call({})).failed
         assert await tools["good__wait"].call({}) == Outcome("fine")
 
-    fine = json.dumps({"wait": {"result": {"content": [{"type": "text", "text": "fine"}]}}, "crash": "crash"})
+    refusal = {"error": {"code": -32602, "message": "not today"}}
+    wait = {"result": {"content": [{"type": "text", "text": "fine"}]}}
+    fine = json.dumps({"wait": wait, "crash": "crash", "refuse": refusal})
     using(
         {
             "slow": entry("raw", listed("hang"), '{"hang": "hang"}', timeout=2),
-            "bad": entry("raw", listed("wait", "crash"), fine, timeout=LONG),
+            "bad": entry("raw", listed("wait", "crash", "refuse"), fine, timeout=LONG),
             "good": entry("raw", listed("wait"), fine, timeout=LONG),
         },
         task,

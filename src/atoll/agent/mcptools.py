@@ -20,6 +20,7 @@ _LONGEST_DESCRIPTION = 20_000
 _LARGEST_SCHEMA = 200_000
 _LONGEST_NAME = 64
 _GOODBYE = 5.0
+_UNKNOWN = " Whether the tool ran is unknown."
 
 
 @asynccontextmanager
@@ -192,10 +193,10 @@ class _Link:
             with anyio.fail_after(self._server.timeout):
                 outcome = outcome_of(await client.call_tool(name, arguments))
         except TimeoutError:
-            told = f"{what} did not answer within {self._server.timeout:g} s; whether the tool ran is unknown."
+            told = f"{what} did not answer within {self._server.timeout:g} s.{_UNKNOWN}"
             return Outcome(told, failed=True)
         except Exception as error:  # noqa: BLE001 - whatever a server does is the outcome of its tool
-            told = f"{what} failed: {_sentence(error)}{self._why()}."
+            told = f"{what} failed: {_sentence(error)}{self._why()}.{'' if _is_answer(error) else _UNKNOWN}"
             return Outcome(self._without_secrets(told), failed=True)
         return outcome._replace(text=self._without_secrets(outcome.text))
 
@@ -215,6 +216,14 @@ class _Link:
         for secret in self._server.secrets():
             text = text.replace(secret, "***")
         return text
+
+
+def _is_answer(error: Exception) -> bool:
+    """Whether the server itself said so, and not the connection to it."""
+    from mcp.shared.exceptions import MCPError
+    from mcp_types import CONNECTION_CLOSED
+
+    return isinstance(error, MCPError) and error.code != CONNECTION_CLOSED
 
 
 def _sentence(error: BaseException) -> str:
