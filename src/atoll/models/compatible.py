@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from .dialing import Ticket
     from .endpoint import Endpoint
-    from .transport import Answer, Transport
+    from .http1 import Answer
+    from .transport import Transport
 
 # The event loop ends a wait that is too long; the socket does only where no loop is left to do so.
 _GRACE = 5.0
@@ -77,7 +78,8 @@ class Compatible:
     def _attempt(self, body: bytes, max_tokens: int | None, ticket: Ticket, left: float) -> Reply | Failure:
         """Send it once. In a thread."""
         from .dialing import Lost
-        from .transport import MOST_BYTES, TooLarge, Transport
+        from .http1 import MOST_BYTES, TooLarge
+        from .transport import Transport
 
         with self._lock:
             if self._transport is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import os
 import socket
 import threading
@@ -10,27 +9,19 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from .dialing import Lost, Ticket, dial
+from .http1 import Answer, Ended, NotHTTP, Reader, receive, send
 from .proxies import find_proxy
 
 if TYPE_CHECKING:
     from .endpoint import Address
 
-MOST_BYTES = 64 * 1024 * 1024
 MOST_IDLE = 64
 IDLE_SECONDS = 50.0
-_PIECE = 1 << 20
 
 
-class Answer(NamedTuple):
-    """Header names are in lower case."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-
-class TooLarge(Exception):
-    """The answer has more bytes than one may have."""
+class Connection(NamedTuple):
+    socket: socket.socket
+    reader: Reader
 
 
 class Transport:
@@ -39,7 +30,7 @@ class Transport:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._lock = threading.Lock()
-        self._idle: list[tuple[float, http.client.HTTPConnection]] = []
+        self._idle: list[tuple[float, Connection]] = []
 
     def post(self, path: str, headers: dict[str, str], body: bytes, ticket: Ticket, within: float) -> Answer:
         """Send a request and read the whole answer; each wait for the network is bounded by `within` seconds.
@@ -50,16 +41,15 @@ class Transport:
         connection = self._reuse(ticket)
         reused = connection is not None
         if connection is None:
-            connection = http.client.HTTPConnection(self._address.host, self._address.port)
-            connection.auto_open = 0
-            connection.sock = dial(self._address, proxy, ticket)
+            dialled = dial(self._address, proxy, ticket)
+            connection = Connection(dialled, Reader(dialled))
         target = path
         if proxy is not None and self._address.scheme == "http":
             target = f"http://{self._address.netloc}{path}"
             headers = {**headers, "Proxy-Authorization": proxy.authorization} if proxy.authorization else headers
         kept = False
         try:
-            connection.sock.settimeout(within)
+            connection.socket.settimeout(within)
             answer, kept = _exchange(connection, target, {**headers, "Host": self._address.netloc}, body, reused=reused)
             return answer
         finally:
@@ -67,36 +57,36 @@ class Transport:
             if kept:
                 self._keep(connection)
             else:
-                connection.close()
+                connection.socket.close()
 
     def close(self) -> None:
         """Close what is not in use now."""
         with self._lock:
             idle, self._idle = self._idle, []
         for _, connection in idle:
-            connection.close()
+            connection.socket.close()
 
     def __del__(self) -> None:
         # A model that was forgotten leaves no connection behind.
         self.close()
 
-    def _reuse(self, ticket: Ticket) -> http.client.HTTPConnection | None:
+    def _reuse(self, ticket: Ticket) -> Connection | None:
         while True:
             with self._lock:
                 if not self._idle:
                     return None
                 since, connection = self._idle.pop()
-            if time.monotonic() - since < IDLE_SECONDS and _is_quiet(connection.sock):
-                ticket.hold(connection.sock)
+            if time.monotonic() - since < IDLE_SECONDS and _is_quiet(connection.socket):
+                ticket.hold(connection.socket)
                 return connection
-            connection.close()
+            connection.socket.close()
 
-    def _keep(self, connection: http.client.HTTPConnection) -> None:
+    def _keep(self, connection: Connection) -> None:
         with self._lock:
             if len(self._idle) < MOST_IDLE:
                 self._idle.append((time.monotonic(), connection))
                 return
-        connection.close()
+        connection.socket.close()
 
 
 def _is_quiet(connection: socket.socket) -> bool:
@@ -113,40 +103,20 @@ def _is_quiet(connection: socket.socket) -> bool:
 
 
 def _exchange(
-    connection: http.client.HTTPConnection, target: str, headers: dict[str, str], body: bytes, *, reused: bool
+    connection: Connection, target: str, headers: dict[str, str], body: bytes, *, reused: bool
 ) -> tuple[Answer, bool]:
-    """The answer, and whether the connection can be used again."""
+    """The answer, and whether the connection can be used again. Raises: Lost, TooLarge."""
     try:
-        connection.request("POST", target, body, headers)
-        response = connection.getresponse()
+        send(connection.socket, target, headers, body)
+        return receive(connection.reader)
     except TimeoutError:
         raise Lost("It took too long.") from None
-    except http.client.RemoteDisconnected:
-        raise Lost("The server closed the connection without an answer.", stale=reused) from None
-    except http.client.HTTPException as error:
-        raise Lost(f"What the server answered is no HTTP ({type(error).__name__}).") from None
+    except NotHTTP:
+        raise Lost("What the server answered is no HTTP.") from None
+    except Ended as end:
+        if end.got < 0:
+            raise Lost("The server closed the connection without an answer.", stale=reused) from None
+        of = "" if end.of is None else f" of {end.of}"
+        raise Lost(f"The answer was cut off after {end.got}{of} bytes.") from None
     except OSError as error:
         raise Lost(f"The connection broke: {error.strerror or type(error).__name__}.", stale=reused) from None
-    content = _read(response)
-    headers = {name.lower(): value for name, value in response.getheaders()}
-    return Answer(response.status, headers, content), not response.will_close
-
-
-def _read(response: http.client.HTTPResponse) -> bytes:
-    """The whole body. Raises: Lost, TooLarge."""
-    length = response.length
-    if length is not None and length > MOST_BYTES:
-        raise TooLarge
-    content = bytearray()
-    try:
-        while piece := response.read(_PIECE):
-            content += piece
-            if len(content) > MOST_BYTES:
-                raise TooLarge
-    except TimeoutError:
-        raise Lost("It took too long.") from None
-    except (http.client.HTTPException, OSError, ValueError):
-        raise Lost(f"The answer was cut off after {len(content)} bytes.") from None
-    if length is not None and len(content) < length:
-        raise Lost(f"The answer was cut off after {len(content)} of {length} bytes.")
-    return bytes(content)
