@@ -46,7 +46,7 @@ EXAMPLES = list(examples())
 
 
 def test_the_page_names_every_command():
-    table = re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)
+    table = re.findall(r"^\| `([\w-]+)` \|", PAGE, re.MULTILINE)
     assert table == list(COMMANDS)
 
 
@@ -64,7 +64,7 @@ class Parsed(Exception):
 @pytest.mark.parametrize("words", EXAMPLES, ids=" ".join)
 def test_the_examples_of_all_pages_are_command_lines(words, monkeypatch):
     name, *rest = words
-    module = importlib.import_module(f"atoll.cli.{name}")
+    module = importlib.import_module(f"atoll.cli.{name.replace('-', '_')}")
     for method in ("parse_args", "parse_intermixed_args"):
         monkeypatch.setattr(Parser, method, parse_only(getattr(Parser, method)))
     with pytest.raises(Parsed):

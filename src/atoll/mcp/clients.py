@@ -103,6 +103,8 @@ def _parsed(text: str, place: Place, name: str, server: dict[str, Any]) -> Any:
 
     try:
         return json.loads(text, object_pairs_hook=once)
+    except InvalidInput:
+        raise
     except RecursionError:
         raise _refusal(place, name, server, "it is nested too deeply") from None
     except ValueError as error:

@@ -6,7 +6,8 @@ from _thread import allocate_lock
 from collections.abc import Callable
 from typing import Any
 
-from .. import __version__
+import atoll
+
 from ..errors import AtollError, InvalidInput
 from . import catalog, revisions
 from .arguments import check
@@ -18,7 +19,7 @@ from .settings import Settings
 MAX_RUNNING = 64
 """Calls at once; one more is refused, so that whoever reads messages always can."""
 
-_INFO = {"name": "atoll", "title": "atoll sandboxes", "version": __version__}
+_INFO = {"name": "atoll", "title": "atoll sandboxes", "version": atoll.__version__}
 _ABILITIES: dict[str, Any] = {"tools": {}}
 _INSTRUCTIONS = (
     "Runs code behind a wall. A session is a sandbox with its own files, variables and packages; it is made when its "
