@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..errors import AtollError, Busy, InvalidInput, SandboxGone, SandboxNotFound, SnapshotNotFound, Unsupported
+from ..errors import Busy, SandboxGone, SandboxNotFound, SnapshotNotFound, Unsupported
 
 if TYPE_CHECKING:
     from ..sandbox import AsyncSandbox
@@ -139,9 +139,10 @@ class Ground:
         """Destroy it, unless it is to be kept or was only lent."""
         if self._lent is not None or self._keep:
             return
-        ids = {self._former} if self._sandbox is None else {self._former, self._sandbox.id}
-        for id in ids - {None}:
-            await _destroy(str(id))
+        if self._sandbox is not None:
+            await _end(self._sandbox)
+        if self._former is not None and (self._sandbox is None or self._former != self._sandbox.id):
+            await _destroy(self._former)
 
     async def _return(self, id: str) -> AsyncSandbox:
         """The sandbox of an interrupted run, or what can be had of it."""
@@ -183,7 +184,7 @@ class Ground:
             if self._context is not None:
                 await made.variables.set("context", self._context)
         except BaseException:
-            await _destroy(made.id)
+            await _end(made)
             raise
         return made
 
@@ -206,13 +207,20 @@ class Ground:
 
 
 async def _destroy(id: str) -> None:
-    import anyio
-
     from ..sandbox import AsyncSandbox
+
+    try:
+        await _end(await AsyncSandbox.connect(id))
+    except (SandboxNotFound, SandboxGone):
+        pass
+
+
+async def _end(sandbox: AsyncSandbox) -> None:
+    import anyio
 
     with anyio.CancelScope(shield=True), anyio.move_on_after(_PATIENCE):
         try:
-            await (await AsyncSandbox.connect(id)).destroy()
+            await sandbox.destroy()
         except (SandboxNotFound, SandboxGone):
             pass
 
@@ -224,20 +232,3 @@ async def sweep(run: str, *, but: str | None = None) -> None:
     for info in await AsyncSandbox.list({LABEL: run}):
         if info.id != but and info.status != "gone":
             await _destroy(info.id)
-
-
-async def delete_snapshots(run: str, names: set[str], driver: str | None = None) -> None:
-    """Delete the snapshots that a run has made, also those that a crash kept from being noted down."""
-    from ..client.snapshots import AsyncSnapshots
-
-    kept = AsyncSnapshots(driver)
-    try:
-        found = {each.name for each in await kept.list()}
-    except AtollError:  # no driver, or one without snapshots
-        return
-    for name in found:
-        if name in names or name.startswith(f"{run}."):
-            try:
-                await kept.delete(name)
-            except (SnapshotNotFound, InvalidInput):
-                pass

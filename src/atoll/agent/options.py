@@ -63,7 +63,7 @@ def options(
         api_key,
         _sandbox(sandbox, settings),
         tuple(tools_of(tools)),
-        {**_snipara(), **servers},
+        {**_snipara(settings), **servers},
         system,
         check,
         keep,
@@ -161,8 +161,8 @@ def _check_json(wishes: dict[str, Any]) -> None:
         ) from None
 
 
-def _snipara() -> dict[str, Any]:
+def _snipara(settings: config.Settings) -> dict[str, Any]:
     from . import snipara
 
-    server = snipara.server_from(os.environ)
+    server = snipara.server_from(os.environ, settings["snipara_project_slug"])
     return {} if server is None else {"snipara": server}

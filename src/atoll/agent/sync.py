@@ -79,11 +79,11 @@ class Agent:
         It does not hold this process up at its end: what is not done then can be resumed.
         """
         id = self.prepare(task, kind=kind, context=context, validate=validate)
-        task = self.begin_task(id, None)
+        work = self.begin_task(id, None)
 
         def wait() -> None:
             with suppress(Exception):  # what went wrong is written down, and `status` tells it
-                task.wait()
+                work.wait()
 
         threading.Thread(target=wait, name="atoll-agent", daemon=True).start()
         return id

@@ -35,6 +35,13 @@ _ERRORS: dict[str, type[AtollError]] = {
 }
 
 
+class _FirstStream(socket.socket):
+    """A stream that came with a new sandbox, and that nobody may ever use: dropping it is no mistake to warn about."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 class Died(Exception):
     """Zygote or keeper ended before it answered. Never leaves the driver."""
 
@@ -82,7 +89,7 @@ class Talking(Driver):
         kept = False
         try:
             facts, fds = await self._answer(sock, "ready")
-            self._first_streams[facts["id"]] = os.getpid(), socket.socket(fileno=fds[0])
+            self._first_streams[facts["id"]] = os.getpid(), _FirstStream(fileno=fds[0])
             key = os.path.basename(os.path.dirname(job["environment"] or ""))
             data = {**facts, "home": home, "environment": key or None, "codebase": job.get("codebase")}
             if job.get("lost"):
