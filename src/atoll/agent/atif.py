@@ -150,14 +150,16 @@ def _system_step(tree: Recorded, step: Step) -> dict[str, Any]:
 def _agent_step(tree: Recorded, step: Step, picture: Picture) -> dict[str, Any]:
     reply = (step.outcome or {}).get("reply", {})
     calls = calls_of(tree, step)
+    wanted = reply.get("tool_calls", [])
+    ids = _ids(wanted, calls, step)
     return _filled(
         timestamp=iso(step.began),
         source="agent",
         model_name=reply.get("model") or tree.model,
         message=reply.get("text") or reply.get("refusal") or "",
         reasoning_content=reply.get("reasoning"),
-        tool_calls=_tool_calls(reply.get("tool_calls", []), calls, step) or None,
-        observation={"results": _results(tree, calls, picture)} if any(call.outcome for call in calls) else None,
+        tool_calls=_tool_calls(wanted, calls, step, ids) or None,
+        observation={"results": _results(tree, calls, ids, picture)} if any(call.outcome for call in calls) else None,
         metrics=_metrics(step, reply),
         is_copied_context=_copied(tree, step.number),
         llm_call_count=1,
@@ -165,19 +167,30 @@ def _agent_step(tree: Recorded, step: Step, picture: Picture) -> dict[str, Any]:
     )
 
 
-def _tool_calls(wanted: list[dict[str, Any]], calls: list[Step], step: Step) -> list[dict[str, Any]]:
+def _ids(wanted: list[dict[str, Any]], calls: list[Step], step: Step) -> dict[str, str]:
+    """What each call is called, by its key: as the model called it, if it did. Some give no ids, and some the same."""
+    given = {call.key: str(call.request.get("id") or "") for call in calls}
+    given |= {f"{step.key}.t{index}": str(call.get("id") or "") for index, call in enumerate(wanted)}
+    names = list(given.values())
+    return {key: id if id and names.count(id) == 1 else key for key, id in given.items()}
+
+
+def _tool_calls(
+    wanted: list[dict[str, Any]], calls: list[Step], step: Step, ids: dict[str, str]
+) -> list[dict[str, Any]]:
     """What the model called; of what it wrote as blocks of code, what was made of these."""
     begun = {call.key: call for call in calls}
     found = []
     for index, call in enumerate(wanted):
-        done = begun.pop(f"{step.key}.t{index}", None)
+        key = f"{step.key}.t{index}"
+        done = begun.pop(key, None)
         arguments = _arguments(call.get("arguments"))
         facts = {"not_done": True} if done is None else _facts(done)
         raw = {} if arguments is not None else {"raw_arguments": call.get("arguments")}
-        found.append(_tool_call(str(call["id"]), str(call["name"]), arguments, {**facts, **raw}))
+        found.append(_tool_call(ids[key], str(call["name"]), arguments, {**facts, **raw}))
     for each in begun.values():
         given = each.request.get("arguments")
-        found.append(_tool_call(_call_id(each), each.name, given if isinstance(given, dict) else None, _facts(each)))
+        found.append(_tool_call(ids[each.key], each.name, given if isinstance(given, dict) else None, _facts(each)))
     return found
 
 
@@ -196,7 +209,7 @@ def _arguments(text: object) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _results(tree: Recorded, calls: list[Step], picture: Picture) -> list[dict[str, Any]]:
+def _results(tree: Recorded, calls: list[Step], ids: dict[str, str], picture: Picture) -> list[dict[str, Any]]:
     found = []
     for call in calls:
         if call.outcome is None:
@@ -214,7 +227,7 @@ def _results(tree: Recorded, calls: list[Step], picture: Picture) -> list[dict[s
         )
         found.append(
             _filled(
-                source_call_id=_call_id(call),
+                source_call_id=ids[call.key],
                 content=_content(call, picture),
                 subagent_trajectory_ref=[ref for ref in refs if ref["trajectory_id"] in known] or None,
                 extra=extra or None,
@@ -276,10 +289,6 @@ def _copied(tree: Recorded, number: int) -> bool | None:
     """Whether a step was done by the run that this one was forked from."""
     at = tree.run.origin_number
     return True if tree.run.origin is not None and at is not None and number <= at else None
-
-
-def _call_id(call: Step) -> str:
-    return str(call.request.get("id") or call.key)
 
 
 def _filled(**fields: Any) -> dict[str, Any]:
