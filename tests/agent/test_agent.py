@@ -194,14 +194,16 @@ def test_without_a_model_it_says_what_to_do(monkeypatch):
         Agent("x", max_iteratons=3)
     with pytest.raises(InvalidInput, match="prompt"):
         Agent("x").completion(" ")
-    with pytest.raises(InvalidInput, match="at most 5|1 to 5"):
+    with pytest.raises(InvalidInput, match="max_depth"):
         Agent("x", max_depth=6)
 
 
 def test_the_key_is_written_nowhere_and_enters_no_sandbox(played, monkeypatch, tmp_path):
     secret = "sk-very-secret-7391"
     monkeypatch.setenv("ATOLL_API_KEY", secret)
-    server, agent = played([calls(("run_command", {"command": "env; cat /proc/*/environ | tr '\\0' '\\n'"})), says("ok")])
+    server, agent = played(
+        [calls(("run_command", {"command": "env; cat /proc/*/environ | tr '\\0' '\\n'"})), says("ok")]
+    )
     agent.completion("go")
     assert server.requests[0].authorization == f"Bearer {secret}"
     assert secret not in json.dumps([request.body for request in server.requests])

@@ -22,7 +22,7 @@ ENDLESS = [calls(("run_code", {"code": "1"}), text=f"so far {n}") for n in range
     ],
 )
 def test_a_limit_ends_a_run_with_what_there_is(played, limits, name, response):
-    server, agent = played(ENDLESS, **limits)
+    _, agent = played(ENDLESS, **limits)
     result = agent.completion("go")
     assert (result.state, result.limit) == ("limited", name)
     assert not result.success
@@ -41,7 +41,7 @@ def test_the_fourth_level_works_and_the_deepest_answers_with_a_plain_call(played
         answers = [message for message in request["messages"] if message["role"] == "tool"]
         return says(f"[{answers[-1]['content'].strip()}]") if answers else deeper
 
-    server, agent = played(script, max_subcalls=50)
+    _, agent = played(script, max_subcalls=50)
     result = agent.completion("go")
     assert result.response == "[[[[bottom]]]]", "four levels, and the fourth asks a plain model"
     trajectory = agent.trajectory(result.trajectory_id)
@@ -148,8 +148,7 @@ def test_calls_side_by_side_keep_a_budget_together(budget, wanted):
     for prompt, reply, settle_one in wanted:
         try:
             under_way.append((ledger.allow(prompt, Price()), reply))
-        except LimitReached as reached:
-            assert reached.limit == "token_budget"
+        except LimitReached:
             assert above.tokens + sum(a.prompt + a.reply for a, _ in under_way) + prompt + LEAST_REPLY > budget
         if settle_one and under_way:
             allowance, said = under_way.pop(0)
