@@ -1,17 +1,20 @@
 """Blocking work beside an event loop of asyncio or trio.
 
 The threads are of the kind that no process waits for: a host name that is not resolved, or LiteLLM, cannot be ended
-from outside, and must not keep a cancelled program alive. Starting one takes less than a tenth of a millisecond.
+from outside, and must not keep a cancelled program alive. They are used again, since a new one takes as long to start
+as the rest of a call.
 """
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
 MOST_AT_ONCE = 64
+IDLE_SECONDS = 10.0
 _T = TypeVar("_T")
 _limiters: Any = None
 
@@ -36,11 +39,13 @@ async def in_thread(work: Callable[[], _T], cancel: Callable[[], None]) -> _T:
                 result.append(work())
             except BaseException as error:  # noqa: BLE001 - the awaiting task raises it
                 failure.append(error)
+
+        def finish() -> None:
             # The loop may have ended in the meantime.
             with suppress(RuntimeError):
                 wake()
 
-        threading.Thread(target=run, daemon=True, name="atoll model").start()
+        _give(run, finish)
         try:
             await done.wait()
         except BaseException:
@@ -49,6 +54,41 @@ async def in_thread(work: Callable[[], _T], cancel: Callable[[], None]) -> _T:
         if failure:
             raise failure.pop()
         return result.pop()
+
+
+class Worker:
+    """A thread that does one thing after another, and ends when nobody has had any for a while."""
+
+    idle: list[Worker] = []  # noqa: RUF012 - of all of them
+    lock = threading.Lock()
+
+    def __init__(self) -> None:
+        self.jobs: queue.SimpleQueue[tuple[Callable[[], None], Callable[[], None]]] = queue.SimpleQueue()
+        threading.Thread(target=self._run, daemon=True, name="atoll model").start()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                job, finish = self.jobs.get(timeout=IDLE_SECONDS)
+            except queue.Empty:
+                with self.lock:
+                    if self not in self.idle:  # somebody has just taken it
+                        continue
+                    self.idle.remove(self)
+                    return
+            job()
+            del job
+            with self.lock:
+                self.idle.append(self)
+            # After that, so that who is woken finds it idle.
+            finish()
+            del finish
+
+
+def _give(job: Callable[[], None], finish: Callable[[], None]) -> None:
+    with Worker.lock:
+        worker = Worker.idle.pop() if Worker.idle else None
+    (worker or Worker()).jobs.put((job, finish))
 
 
 def _limiter() -> Any:
