@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -11,7 +13,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
-from tests.playedmodel import PlayedModel, calls, drops, says
+from tests.playedmodel import PlayedModel, calls, drops, fails, says
 from tests.thorough import examples
 from tests.trajectories.making import runs
 
@@ -107,6 +109,39 @@ def test_a_run_that_is_broken_off_leaves_no_span_open(fresh, exported):
 def test_nothing_listens_where_nobody_has_said_where_to_send_spans():
     assert type(trace.get_tracer_provider()).__name__ == "ProxyTracerProvider"
     assert listener("played") is None
+
+
+LIVE = """
+import sys
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from atoll.agent import Agent
+exporter, provider = InMemorySpanExporter(), TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(exporter))
+trace.set_tracer_provider(provider)
+for task in ("hello", "broken"):
+    try:
+        Agent("played", base_url=sys.argv[1]).completion(task)
+    except Exception as error:
+        print(type(error).__name__)
+    for span in exporter.get_finished_spans():
+        print(span.name, span.attributes.get("error.type"))
+    exporter.clear()
+"""
+
+
+def test_every_run_of_a_process_that_has_a_provider_is_traced(fresh):
+    script = {"rules": [{"when": {"first": "hello"}, "replies": [says("hi")]}, {"replies": [fails(400)]}]}
+    with PlayedModel(script) as server:
+        done = subprocess.run(
+            [sys.executable, "-c", LIVE, server.url], capture_output=True, text=True, timeout=60, check=True
+        )
+    assert done.stdout.splitlines() == [
+        "chat played None", "invoke_agent atoll None",
+        "ModelError", "chat played ModelError", "invoke_agent atoll ModelError",
+    ]  # fmt: skip
 
 
 @examples(1000, 100)

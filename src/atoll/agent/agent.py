@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .. import models
 from ..errors import InvalidInput
 from ..policy.text import shown
-from . import checks, conducting, journal
+from . import checks, conducting, journal, tracing
 from .events import Event, Listener
 from .kit import Kit, price_of
 from .limits import Price
@@ -200,13 +200,17 @@ class AsyncAgent:
             kept.release(hold, {"error": str(error)})
             raise
         begun = False
+        traced = tracing.listener(run.settings["model"])
         try:
             async with attached(self._options.servers) as more:
                 check = function or (self._options.validate if callable(self._options.validate) else None)
                 begun = True
                 tools = (*self._options.tools, *more)
-                await conducting.conduct(kept, hold, Kit(model, price, tools, listen or _nobody, check))
+                heard = _both(listen, traced) or _nobody
+                await conducting.conduct(kept, hold, Kit(model, price, tools, heard, check))
         except BaseException as error:
+            if traced is not None:
+                traced.close(type(error).__name__)
             if not begun:
                 kept.release(hold, {"error": str(error)})
             raise

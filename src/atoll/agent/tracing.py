@@ -7,14 +7,14 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from . import spans
-from .events import Event, Listener
+from .events import Event
 from .limits import Spent
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider
 
 
-def listener(model: str) -> Listener | None:
+def listener(model: str) -> Tracing | None:
     """A listener that makes spans, if this process has a provider that keeps them; else None, and nothing is loaded."""
     trace = sys.modules.get("opentelemetry.trace")
     if trace is None or type(trace.get_tracer_provider()).__name__ in ("ProxyTracerProvider", "NoOpTracerProvider"):
