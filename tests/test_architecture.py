@@ -85,7 +85,8 @@ def imports_of(file):
                 above = package.rsplit(".", node.level - 1)[0] if node.level > 1 else package
                 base = f"{above}.{base}" if base else above
             if base == "atoll":
-                yield from (f"atoll.{alias.name}" for alias in node.names)
+                # The version is of no part: it is a line of the package itself.
+                yield from (f"atoll.{alias.name}" for alias in node.names if alias.name != "__version__")
             else:
                 yield base
 
