@@ -7,6 +7,7 @@ as the rest of a call.
 
 from __future__ import annotations
 
+import _thread
 import queue
 import threading
 from collections.abc import Callable
@@ -61,10 +62,15 @@ class Worker:
 
     idle: list[Worker] = []  # noqa: RUF012 - of all of them
     lock = threading.Lock()
+    started = 0
+    ended = 0
 
     def __init__(self) -> None:
+        with self.lock:
+            Worker.started += 1
         self.jobs: queue.SimpleQueue[tuple[Callable[[], None], Callable[[], None]]] = queue.SimpleQueue()
-        threading.Thread(target=self._run, daemon=True, name="atoll model").start()
+        # A Thread would wait here until it runs, and with it the event loop.
+        _thread.start_new_thread(self._run, ())
 
     def _run(self) -> None:
         while True:
@@ -75,6 +81,7 @@ class Worker:
                     if self not in self.idle:  # somebody has just taken it
                         continue
                     self.idle.remove(self)
+                    Worker.ended += 1
                     return
             job()
             del job

@@ -14,6 +14,7 @@ From the command line it outlives whoever asks it, and its log can be read by an
 
 from __future__ import annotations
 
+import _thread
 import json
 import socket
 import threading
@@ -164,7 +165,8 @@ class PlayedModel:
                 self._made += 1
                 self._connections.add(connection)
                 number = self._made
-            threading.Thread(target=self._serve, args=[connection, number], daemon=True, name="played model").start()
+            # A Thread would be waited for until it runs, by all who come after.
+            _thread.start_new_thread(self._serve, (connection, number))
 
     def _serve(self, connection: socket.socket, number: int) -> None:
         talking = connection
