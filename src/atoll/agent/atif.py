@@ -26,9 +26,9 @@ def atif(tree: Recorded, picture: Picture | None = None) -> dict[str, Any]:
     Args:
         picture: where pictures are; without it they are counted and left out.
     """
-    from .. import __version__
+    import atoll
 
-    document = _trajectory(tree, tree.run.id, __version__, picture or (lambda *_: None))
+    document = _trajectory(tree, tree.run.id, atoll.__version__, picture or (lambda *_: None))
     value: dict[str, Any] = whole(document)
     return value
 

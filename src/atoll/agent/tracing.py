@@ -34,10 +34,10 @@ class Tracing:
     def __init__(self, model: str, provider: TracerProvider | None = None, *, content: bool | None = None) -> None:
         from opentelemetry import trace
 
-        from .. import __version__
+        import atoll
 
         self._model = model
-        self._tracer = trace.get_tracer(spans.SCOPE, __version__, provider)
+        self._tracer = trace.get_tracer(spans.SCOPE, atoll.__version__, provider)
         self._content = _wanted() if content is None else content
         self._runs: dict[str, Span] = {}
         self._steps: dict[tuple[str, str], Span] = {}

@@ -29,10 +29,11 @@ def export(tree: Recorded, format: str, path: str | None, *, content: bool) -> N
 
         lines = list(jsonl(tree))
     elif format == "otel":
-        from .. import __version__
+        import atoll
+
         from ..agent.spans import otlp
 
-        lines = [json.dumps(otlp(tree, __version__, content=content), ensure_ascii=False)]
+        lines = [json.dumps(otlp(tree, atoll.__version__, content=content), ensure_ascii=False)]
     else:
         lines = [json.dumps(_atif(tree, path), ensure_ascii=False, indent=2)]
     if path is None:

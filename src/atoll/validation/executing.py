@@ -40,12 +40,12 @@ class _Ended(NamedTuple):
 
 def execute(id: str, job: Job, attempt: int, cancelled: Callable[[], bool]) -> Result:
     """Run a checked job to its end. What goes wrong is in the result; only what is no `Exception` comes through."""
-    from .. import __version__
+    import atoll
 
     started = time.time()
     blank = Result(
         id, job.name, "error", "", None, "", "", truncated=False, duration=0.0, digests=Digests(job_digest(job)),
-        files={}, driver=None, isolation=None, started=started, ended=started, attempt=attempt, atoll=__version__,
+        files={}, driver=None, isolation=None, started=started, ended=started, attempt=attempt, atoll=atoll.__version__,
         job=job_to_json(job),
     )  # fmt: skip
     box = _Box(job, blank, cancelled)

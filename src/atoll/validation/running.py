@@ -176,13 +176,13 @@ def _registered(job: Job | str) -> str:
 
 
 def _save_unfinished(id: str, job: Job, attempt: int, reason: str) -> None:
-    from .. import __version__
+    import atoll
 
     now = time.time()
     unfinished = Result(
         id, job.name, "cancelled", reason, None, "", "", truncated=False, duration=0.0,
         digests=Digests(job_digest(job)), files={}, driver=None, isolation=None, started=now, ended=now,
-        attempt=attempt, atoll=__version__, job=job_to_json(job),
+        attempt=attempt, atoll=atoll.__version__, job=job_to_json(job),
     )  # fmt: skip
     shelf.save(unfinished)
 
