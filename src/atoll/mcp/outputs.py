@@ -21,7 +21,6 @@ def _list(**members: Any) -> dict[str, Any]:
     return {"type": "array", "items": _object(**members)}
 
 
-_ERROR = {"type": ["object", "null"], "properties": {"name": _TEXT, "value": _TEXT, "traceback": _TEXT}}
 _RUN = {"type": "object", "properties": {"id": _TEXT, "state": _TEXT}, "required": ["id"]}
 
 OUTPUTS: dict[str, dict[str, Any]] = {
@@ -30,10 +29,10 @@ OUTPUTS: dict[str, dict[str, Any]] = {
     # member that they look at costs a twentieth of a warm cell.
     "execute_python": {
         "type": "object",
-        "description": "Also: session_id and context, texts; count, the number of the cell; duration, in seconds; and "
-        "the flags timed_out, truncated (not all of the output is here), state_lost (variables of earlier calls are "
-        "gone) and new_session.",
-        "properties": {"success": _FLAG, "stdout": _TEXT, "stderr": _TEXT, "result": _MAYBE, "error": _ERROR},
+        "description": "Also: error, null or an object of name, value and traceback; stderr, session_id and context, "
+        "texts; count, the number of the cell; duration, in seconds; and the flags timed_out, truncated (not all of "
+        "the output is here), state_lost (variables of earlier calls are gone) and new_session.",
+        "properties": {"success": _FLAG, "stdout": _TEXT, "result": _MAYBE},
         "required": [
             "session_id", "context", "success", "stdout", "stderr", "result", "error", "count", "duration", "timed_out",
             "truncated", "state_lost", "new_session",
