@@ -11,7 +11,7 @@ JOBS ?= $(shell echo $$(( $$(nproc 2>/dev/null || echo 1) + 1 )))
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
-.PHONY: setup run test test-thorough lint bench matrix clean
+.PHONY: setup run demo-agent test test-thorough lint bench matrix clean
 .DEFAULT_GOAL := run
 
 setup: $(STAMP)
@@ -30,6 +30,10 @@ run: setup
 	$(BIN)/python examples/quickstart.py
 	@echo
 	$(BIN)/python examples/codebase.py
+
+# A model that plays a script works on a real task: no key is needed.
+demo-agent: setup
+	$(BIN)/python examples/agent.py
 
 test: setup
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 import pathlib
 import re
+import runpy
 import threading
 
 import pytest
 
 from atoll import AtollError, Sandbox
+from atoll.agent import journal
+from atoll.agent.forgetting import forget
 
 from .documented import python_blocks, run_page
 
@@ -67,6 +70,20 @@ def test_the_code_of_a_page_runs_and_does_what_it_says(page, environments, tmp_p
         for id in left:
             Sandbox.connect(id).destroy()
     assert left == []
+
+
+@pytest.mark.timeout(600)
+def test_the_demonstration_of_an_agent_shows_its_answer_its_log_and_its_picture(
+    environments, tmp_path, monkeypatch, capfd
+):
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(ROOT / "examples" / "agent.py"), run_name="__main__")
+    said = capfd.readouterr().out
+    assert "Answer: The best month was April, with 410" in said
+    assert "llm_query" in said
+    assert (tmp_path / "atoll-demo.png").read_bytes().startswith(b"\x89PNG")
+    kept = journal.shared()
+    forget(kept, kept.runs(limit=1)[0].id)
 
 
 @pytest.mark.parametrize(
