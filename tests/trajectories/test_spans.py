@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
-from tests.playedmodel import PlayedModel, calls, drops, fails, says
+from tests.playedmodel import PlayedModel, calls, fails, says
 from tests.thorough import examples
 from tests.trajectories.making import runs
 
@@ -94,7 +94,7 @@ def test_live_spans_are_those_of_the_journal(fresh, exported):
 
 def test_a_run_that_is_broken_off_leaves_no_span_open(fresh, exported):
     provider, exporter = exported
-    with PlayedModel([drops()]) as server:
+    with PlayedModel([fails(400)]) as server:
         tracing = Tracing("played", provider, content=True)
         agent = Agent("played", base_url=server.url, on_event=tracing)
         with pytest.raises(ModelError):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -10,6 +12,7 @@ import threading
 import time
 
 import pytest
+from tests.thorough import SEED, amount
 
 from atoll import Busy, InvalidInput, Sandbox, TimedOut, procid, validation
 from atoll.validation import Job, begin, cancel, forget, jobs, load, recover, run, shelf, status, verify, wait
@@ -42,7 +45,8 @@ def running(command="sleep 1000"):
 
 def kill(id):
     process = shelf.claim_of(id).process
-    os.kill(process.pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process.pid, signal.SIGKILL)
     eventually(lambda: not procid.is_alive(process))
 
 
@@ -185,3 +189,21 @@ def test_many_at_once_each_have_their_own_result():
     ids = [begin(jail(f"echo {number}")) for number in range(4)]
     assert [wait(id, 60).result.stdout for id in ids] == ["0\n", "1\n", "2\n", "3\n"]
     assert {state.id for state in validation.jobs()} == set(ids)
+
+
+@pytest.mark.parametrize("round", range(amount(20, 3)))
+def test_whenever_its_process_is_killed_a_job_comes_to_its_end_after_all(round):
+    chance = random.Random(f"{SEED} {round}")
+    id = begin(jail("echo hi", files={"a": "1"}))
+    time.sleep(chance.uniform(0.0, 0.3))  # a moment of the kill, and nothing that anybody waits for
+    process = shelf.claim_of(id).process
+    if procid.is_alive(process):
+        kill(id)
+    if (found := status(id)).result is None:
+        assert found.state == "interrupted"
+        assert [state.id for state in recover()] == [id]
+        begin(id)
+    state = wait(id, 60)
+    assert (state.state, state.result.stdout) == ("passed", "hi\n")
+    assert verify(id).ok
+    assert sandboxes(id) == []
