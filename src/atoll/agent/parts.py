@@ -6,6 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from . import prompts
+from .ground import sweep
 from .journal import FINAL
 from .limits import Spent
 from .steps import Outcome
@@ -37,6 +38,8 @@ async def _play(above: Session, make: type[Session], id: str) -> Outcome:
     import anyio
 
     hold = above.journal.claim(id, force=True)
+    if hold.fence > 1:
+        await sweep(id, but=above.journal.run(id).sandbox)
     part = make(
         above.journal, hold, above.journal.run(id), above.kit._replace(check=None), above.ledger, above.depth + 1
     )
