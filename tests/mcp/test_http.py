@@ -10,10 +10,13 @@ import sys
 import time
 
 import pytest
+from hypothesis import given, strategies as st
 from tests.mcp.httpserving import TOKEN, HttpProcess, call, everything, parts
 from tests.mcp.test_running import ENDLESS, busy, until
+from tests.thorough import examples
 
 from atoll import Sandbox
+from atoll.mcp.httpwire import REASONS, Broken, body_length, parse_head
 
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -134,6 +137,28 @@ def test_bodies_that_are_no_messages_get_an_error(server):
         assert status == 400
         assert json.loads(answer)["error"]["code"] in (-32700, -32600)
     assert server.post(call("ping"))[0] == 200
+
+
+def test_an_old_client_gets_an_answer_of_known_length(server):
+    params = {"name": "execute_python", "arguments": {"code": "print('a')"}, "_meta": {"progressToken": 1}}
+    request = server.request("POST", json.dumps(call("tools/call", params)).encode())
+    status, fields, body = parts(server.raw(request.replace(b"HTTP/1.1", b"HTTP/1.0")))
+    assert (status, fields["content-type"], int(fields["content-length"])) == (200, "application/json", len(body))
+
+
+LINES = st.lists(st.binary(max_size=60) | st.sampled_from([b"Host: x", b"Content-Length: 1", b"A:", b" x"]), max_size=6)
+
+
+@examples(3000, 300)
+@given(st.binary(max_size=40) | st.just(b"POST /mcp HTTP/1.1"), LINES)
+def test_a_head_is_read_or_refused(first, lines):
+    try:
+        head = parse_head(b"\r\n".join([first, *lines]))
+        assert 0 <= body_length(head, 1000) <= 1000
+    except Broken as error:
+        assert error.status in REASONS
+    else:
+        assert not any(c in "\r\n\0" for text in (head.path, *head.fields, *head.fields.values()) for c in text)
 
 
 def test_a_connection_is_kept_for_the_next_request(server):

@@ -89,6 +89,25 @@ def test_a_cell_that_waits_for_its_turn_can_be_cancelled(looping):
     assert client.data("execute_python", code="import os; os.path.exists('ran')")["result"] == "False"
 
 
+def test_a_session_that_is_cancelled_in_the_making_is_whole_or_not_there(client):
+    for number in range(5):
+        name = f"early{number}"
+        id = client.begin_tool("execute_python", code=ENDLESS, timeout=600, session_id=name)
+        client.tell("notifications/cancelled", {"requestId": id})
+        assert client.data("execute_python", code="1 + 1", session_id=name)["result"] == "2"
+    assert len(client.data("list_sessions")["sessions"]) == 5
+
+
+def test_a_cell_that_never_stops_talking_is_cancelled_all_the_same(client):
+    client.tool("execute_python", code="1")
+    id = client.begin_tool("execute_python", code="while True: print('x' * 1000)", timeout=600)
+    sandbox = client.sandbox()
+    until(lambda: busy(sandbox), "the loop runs")
+    client.tell("notifications/cancelled", {"requestId": id})
+    until(lambda: not busy(sandbox), "the loop ends")
+    assert client.data("run_command", command="echo on")["stdout"] == "on\n"
+
+
 def test_only_the_call_that_was_meant_is_cancelled(looping):
     client, id = looping
     for wrong in (str(id), id + 0.5, True, None, [id], {"id": id}, id + 1000, "\ud800"):

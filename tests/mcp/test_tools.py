@@ -293,6 +293,31 @@ def test_a_wider_session_of_an_earlier_server_is_not_taken_over():
             narrow.close(destroy=False)
 
 
+def test_there_are_only_so_many_sessions():
+    with LineClient("--max-sessions", "2") as client:
+        for name in ("a", "b", "a"):
+            client.tool("execute_python", code="1", session_id=name)
+        assert "2 sessions already" in client.refusal("execute_python", code="1", session_id="c")
+        assert "2 sessions already" in client.refusal("fork", session_id="a")
+        client.tool("destroy_session", session_id="b")
+        client.tool("fork", session_id="a", new_session_id="c")
+
+
+def test_a_file_of_escapes_is_written_as_it_is(shared):
+    text = "half = '\\ud800'\n\U0001f600 \\ud83d"
+    shared.tool("write_file", path="escapes", content=text, session_id="files")
+    assert shared.data("read_file", path="escapes", session_id="files")["content"] == text
+    assert "surrogate" in shared.refusal("write_file", path="x", content="\ud800", session_id="files")
+
+
+def test_a_number_without_end_is_told_in_another_way(shared):
+    shared.tool("execute_python", code="n = 1 << 20000", session_id="odd")
+    answer = shared.answer(shared.begin_tool("get_repl_context", name="n", session_id="odd"))
+    assert "result" in answer
+    assert "context is ''" in shared.refusal("execute_python", code="1", context="")
+    assert "context is" in shared.refusal("execute_python", code="1", context="x" * 100)
+
+
 def test_options_are_checked_before_anything_is_served():
     def failure(*options):
         command = [sys.executable, "-m", "atoll", "mcp-serve", *options]

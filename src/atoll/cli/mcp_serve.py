@@ -39,6 +39,7 @@ def main(words: list[str]) -> int:
         help="let sessions begin with DIR or a directory below it; it is never changed; may be repeated")  # fmt: skip
     add("--allow-apply", action="store_true", help="let `apply` take over changes of a session into its directory")
     add("--max-output", metavar="COUNT", default="100000", help="characters of text in one answer (default: 100000)")
+    add("--max-sessions", metavar="COUNT", default="32", help="sessions at once (default: 32)")
     add("--with-echo", action="store_true", help="offer the tool `echo`, for measuring")
     group = parser.add_argument_group("new sessions").add_argument
     group("-p", "--driver", metavar="NAME", help="the wall; `atoll providers` lists them (default: jail)")
@@ -66,8 +67,14 @@ def _serve(args: object) -> int:
 
     settings = settings_of(args)
     if args.http is None:  # type: ignore[attr-defined]  # a Namespace
+        import os
+
         from ..mcp.stdio import serve
 
+        if os.isatty(0):
+            from .output import complain
+
+            complain("waiting for an MCP client on standard input; `atoll mcp-install --help` says how to get one.")
         return serve(Server(settings))
     from .mcp_http import serve_http
 

@@ -17,6 +17,9 @@ def settings_of(args: Any) -> Settings:
     most = whole_number(args.max_output, "--max-output")
     if most < 100:
         raise UsageError(f"--max-output is {most}; give at least 100.")
+    sessions = whole_number(args.max_sessions, "--max-sessions")
+    if sessions < 1:
+        raise UsageError("--max-sessions is 0; give at least 1.")
     if args.preset is not None and not args.allow_source:
         raise UsageError("--preset is for sessions over a directory; allow one with --allow-source DIR.")
     return Settings(
@@ -28,6 +31,7 @@ def settings_of(args: Any) -> Settings:
         preset=_preset(args.preset),
         apply=args.allow_apply,
         max_output=most,
+        max_sessions=sessions,
         echo=args.with_echo,
     )
 

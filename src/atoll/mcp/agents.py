@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import TrajectoryNotFound
+from ..errors import InvalidInput, TrajectoryNotFound
 from ..policy.text import shown
 from .desk import Desk, Outcome, said
 from .encoding import plain
 from .execute import shortened
+from .settings import MAX_AGENTS
 
 _OPTIONS = ("max_iterations", "token_budget", "max_cost", "validate")
+
+
+_begun: list[str] = []
 
 
 def agent_run(desk: Desk, arguments: dict[str, Any]) -> Outcome:  # noqa: ARG001  # it needs no session
@@ -18,7 +22,14 @@ def agent_run(desk: Desk, arguments: dict[str, Any]) -> Outcome:  # noqa: ARG001
     from ..agent.background import begin
 
     options = {name: arguments[name] for name in _OPTIONS if name in arguments}
+    under_way = [id for id in _begun if _is_under_way(id)]
+    if len(under_way) >= MAX_AGENTS:
+        raise InvalidInput(
+            f"{MAX_AGENTS} runs are under way already: {', '.join(under_way)}.",
+            hint="Wait for one, or end one with agent_cancel.",
+        )
     id = begin(arguments["task"], kind="agent", **options)
+    _begun.append(id)
     return said(f"The run {id} has begun; agent_status tells how far it is.", {"id": id, "state": "running"})
 
 
@@ -41,6 +52,13 @@ def agent_cancel(desk: Desk, arguments: dict[str, Any]) -> Outcome:  # noqa: ARG
     ended = cancel(arguments["id"])
     text = f"The run {arguments['id']} is being ended." if ended else f"The run {arguments['id']} had ended already."
     return said(text, {"id": arguments["id"], "cancelled": ended})
+
+
+def _is_under_way(id: str) -> bool:
+    try:
+        return _status(id)["state"] in ("waiting", "running")
+    except TrajectoryNotFound:
+        return False
 
 
 def _status(id: str) -> dict[str, Any]:

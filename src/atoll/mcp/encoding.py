@@ -6,6 +6,8 @@ import json
 import math
 from typing import Any
 
+_LARGEST_INT = 10_000
+_DEEPEST = 100
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
@@ -22,15 +24,16 @@ def encoded(value: Any) -> str:
 
 def plain(value: Any, depth: int = 0) -> Any:
     """The same with everything replaced that is no JSON."""
-    if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
+    if isinstance(value, int):
+        # Python refuses to write very many decimal digits.
+        return value if value.bit_length() < _LARGEST_INT else hex(value)
+    if value is None or (isinstance(value, float) and math.isfinite(value)):
         return value
     if isinstance(value, str):
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    if depth > 100:
-        return "…"
-    if isinstance(value, dict):
+    if isinstance(value, dict) and depth < _DEEPEST:
         return {plain(str(key)): plain(item, depth + 1) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple) and depth < _DEEPEST:
         return [plain(item, depth + 1) for item in value]
     return plain(str(value))
 

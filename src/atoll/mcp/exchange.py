@@ -37,7 +37,7 @@ class Exchange:
         self.wire = wire
         self.head = head
         self.fields = fields
-        self.streams = "text/event-stream" in head.fields.get("accept", "")
+        self.streams = head.chunks and "text/event-stream" in head.fields.get("accept", "")
         self._begun = False
 
     def notify(self, line: bytes) -> None:

@@ -19,6 +19,7 @@ from .settings import MAX_TIMEOUT, PROFILES
 _LIMIT = 16 << 20
 """Bytes of output and results that are taken from a cell; of text, less is passed on."""
 
+_LONGEST_CONTEXT = 64
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _quote = json.encoder.encode_basestring_ascii
 _NOBODY = cells.Listeners()
@@ -31,7 +32,7 @@ def execute_python(desk: Desk, arguments: dict[str, Any]) -> Outcome:
         environment=arguments.get("environment"),
         source=arguments.get("source"),
     )
-    context = arguments.get("context", "main")
+    context = context_of(arguments)
     request = {
         "op": "code",
         "code": arguments["code"],
@@ -45,6 +46,14 @@ def execute_python(desk: Desk, arguments: dict[str, Any]) -> Outcome:
         listeners = cells.Listeners(on_stdout=heard, on_stderr=heard)
     execution = drive(cells.run_code(session.links, request, listeners))
     return outcome(execution, session, context, desk.settings.max_output)
+
+
+def context_of(arguments: dict[str, Any]) -> str:
+    """Raises InvalidInput."""
+    context: str = arguments.get("context", "main")
+    if not (0 < len(context) <= _LONGEST_CONTEXT and context.isprintable()):
+        raise InvalidInput(f"context is {shown(context)}; give a name of 1 to {_LONGEST_CONTEXT} printable characters.")
+    return context
 
 
 def seconds(arguments: dict[str, Any]) -> float:

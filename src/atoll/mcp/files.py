@@ -77,14 +77,21 @@ def write_file(desk: Desk, arguments: dict[str, Any]) -> Outcome:
             content = binascii.a2b_base64("".join(str(content).split()), strict_mode=True)
         except ValueError as error:
             raise InvalidInput(f"content is no base64: {error}.") from None
-    elif "\\ud" in ascii(content):
-        raise InvalidInput("content holds half a surrogate pair, which no text can; give it as base64.")
+    else:
+        content = _utf8(str(content))
     session = desk.sessions.open(arguments.get("session_id", DEFAULT))
     path = arguments["path"]
     size = session.sandbox.files.write(path, content, append=arguments.get("append", False))
     fresh, session.fresh = session.fresh, False
     structured = {"session_id": session.name, "path": path, "size": size, "new_session": fresh}
     return said(f"Wrote {size} bytes to {path}.", structured)
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise InvalidInput("content holds half a surrogate pair, which no text can; give it as base64.") from None
 
 
 def list_files(desk: Desk, arguments: dict[str, Any]) -> Outcome:

@@ -16,6 +16,7 @@ from ..sync.snapshots import Snapshots
 from ..types import Info
 from .desk import Desk, Outcome, said
 from .sessions import DEFAULT, check_name
+from .settings import MAX_SNAPSHOTS
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,59}")
 
@@ -24,6 +25,11 @@ def snapshot(desk: Desk, arguments: dict[str, Any]) -> Outcome:
     """Keep files and variables of a session under a name of its own."""
     session = desk.sessions.existing(arguments.get("session_id", DEFAULT))
     name = _checked(arguments.get("name", f"snap-{os.urandom(4).hex()}"))
+    if len(Snapshots(session.sandbox.driver).list(sandbox=session.sandbox.id)) >= MAX_SNAPSHOTS:
+        raise InvalidInput(
+            f"The session {session.name!r} has {MAX_SNAPSHOTS} snapshots already.",
+            hint="Fork it to go on with a new one, or have the user delete some with `atoll snapshot delete`.",
+        )
     try:
         kept = session.sandbox.snapshot(_stored(session.sandbox.id, name))
     except InvalidInput as error:

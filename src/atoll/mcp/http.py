@@ -71,7 +71,9 @@ class HttpServer:
         try:
             sock, _ = self._listener.accept()
         except OSError:
-            return  # it was gone before we came, or there are no descriptors left for now
+            # It was gone before we came; or there are no descriptors left, and looking again at once would not help.
+            select.poll().poll(20)
+            return
         wire = Wire(sock)
         with self._lock:
             full = self._open >= MAX_CONNECTIONS

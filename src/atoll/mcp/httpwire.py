@@ -37,6 +37,8 @@ class Head(NamedTuple):
     path: str
     fields: dict[str, str]
     keep: bool
+    chunks: bool = True
+    """Whether the client can take an answer whose length is not known; those of HTTP/1.0 cannot."""
 
 
 class Broken(Exception):
@@ -74,7 +76,7 @@ def parse_head(data: bytes) -> Head:
     path = match[2].decode("ascii").partition("?")[0]
     tokens = {token.strip().lower() for token in fields.get("connection", "").split(",")}
     keep = "close" not in tokens if match[3] == b"1" else "keep-alive" in tokens
-    return Head(match[1].decode("ascii"), path, fields, keep)
+    return Head(match[1].decode("ascii"), path, fields, keep, match[3] == b"1")
 
 
 def body_length(head: Head, most: int) -> int:

@@ -8,12 +8,13 @@ import time
 from typing import Any
 
 from ..client import lifecycle
+from ..client.links import Links
 from ..errors import AtollError, Busy, InvalidInput, SandboxGone
 from ..io import drive
 from ..policy.text import shown
 from ..sync.sandbox import Sandbox
 from ..types import Info
-from .calls import InterruptibleIO
+from .calls import InterruptibleIO, current
 from .settings import WALLS, Settings
 
 LABEL = "atoll.mcp"
@@ -75,6 +76,9 @@ class Sessions:
         now = time.time()
         session.used = now
         if now - session.renewed > self._settings.lifetime * _RENEWAL:
+            call = current()
+            if call is not None:
+                call.take_time()  # it writes to the disk
             self._renew(session, now)
         return session
 
@@ -101,10 +105,10 @@ class Sessions:
         renewed = (info.expires or 0.0) - self._settings.lifetime
         return max(known.used if known else 0.0, renewed, info.created)
 
-    def sandbox(self, info: Info) -> Sandbox:
-        """That of a session, to look at; it counts as no use."""
+    def links(self, info: Info) -> Links:
+        """The way to the guest of a session, to look at it; that counts as no use."""
         known = self._known.get(info.labels[LABEL])
-        return known.sandbox if known else Sandbox(drive(lifecycle.connect(self._io, info.id)))
+        return known.links if known else Links(drive(lifecycle.connect(self._io, info.id)))
 
     def fork(self, parent: Session, name: str, past: str | None) -> Session:
         """A new session that goes on where `parent` is, or was in the stored snapshot `past`.
@@ -115,6 +119,7 @@ class Sessions:
         labels = self.labels(name)
         if drive(lifecycle.find(self._io, labels)) is not None:
             raise _taken(name)
+        self._check_room()
         if past is None:
             twin = parent.sandbox.fork(labels=labels, lifetime=self._settings.lifetime)
         else:
@@ -154,6 +159,8 @@ class Sessions:
             wishes["source"] = self._check_source(source)
             wishes["permissions"] = self._settings.preset
         driver = self._settings.driver if environment is None else self._check_environment(environment)
+        if drive(lifecycle.find(self._io, self.labels(name))) is None:
+            self._check_room()
         began = time.time()
         record = drive(lifecycle.get_or_create(self._io, self.labels(name), driver, **wishes))
         session = Session(name, Sandbox(record), fresh=record.info.created >= began)
@@ -164,6 +171,16 @@ class Sessions:
             if record.info.status in ("paused", "stopped"):
                 session.sandbox.resume()
         return self._known.setdefault(name, session)
+
+    def _check_room(self) -> None:
+        """Raises InvalidInput when there are as many sessions as there may be."""
+        most = self._settings.max_sessions
+        if len(self.infos()) >= most:
+            raise InvalidInput(
+                f"There are {most} sessions already.",
+                hint="Call destroy_session for one that is not needed; the server's owner allows more with "
+                "--max-sessions.",
+            )
 
     def _renew(self, session: Session, now: float) -> None:
         try:

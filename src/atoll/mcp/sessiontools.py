@@ -5,11 +5,16 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from ..client import answers
 from ..errors import AtollError
+from ..io import drive
 from ..types import Info
 from .desk import Desk, Outcome, said
 from .history import delete_snapshots
 from .sessions import LABEL, Sessions, check_name
+
+_PATIENCE = 2.0
+"""Seconds for a session to say what runs in it: one that is stuck must not hide the others."""
 
 
 def moment(seconds: float) -> str:
@@ -47,10 +52,18 @@ def _contexts(sessions: Sessions, info: Info) -> list[dict[str, Any]]:
     if info.status != "running":
         return []
     try:
-        found = sessions.sandbox(info).contexts.list()
+        said = drive(sessions.links(info).ask("contexts", quiet=_PATIENCE))
+        return [
+            {
+                "name": answers.text(each, "name"),
+                "language": answers.text(each, "language"),
+                "busy": answers.flag(each, "busy"),
+                "cells": answers.integer(each, "count"),
+            }
+            for each in answers.items(said, "contexts")
+        ]
     except AtollError:
         return []
-    return [{"name": each.name, "language": each.language, "busy": each.busy, "cells": each.cells} for each in found]
 
 
 def destroy_session(desk: Desk, arguments: dict[str, Any]) -> Outcome:

@@ -9,6 +9,10 @@ PROFILES = {"quick": 5.0, "default": 30.0, "analysis": 120.0, "extended": 300.0}
 MAX_TIMEOUT = 3600.0
 LIFETIME = 8 * 3600.0
 PRESET = "agent-safe"
+MAX_SNAPSHOTS = 50
+"""Of one session."""
+MAX_AGENTS = 4
+"""Runs of one server at once: each may spend money of the owner."""
 WALLS = ("bwrap", "docker", "gvisor", "jail", "strongest", "wasm")
 """What a call may choose as its environment. Those without a wall of their own only the owner can choose."""
 
@@ -26,6 +30,7 @@ class Settings(NamedTuple):
         preset: the rules for a session over such a directory.
         apply: whether `apply` may change the source of a session.
         max_output: characters of text in one answer.
+        max_sessions: how many there may be at once.
         echo: whether the tool `echo` is there, which measures what a call costs that does nothing.
     """
 
@@ -37,4 +42,5 @@ class Settings(NamedTuple):
     preset: str = PRESET
     apply: bool = False
     max_output: int = 100_000
+    max_sessions: int = 32
     echo: bool = False

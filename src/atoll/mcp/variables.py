@@ -8,7 +8,7 @@ from typing import Any
 from ..errors import InvalidInput, Unsupported
 from .desk import Desk, Outcome, said
 from .encoding import encoded, plain
-from .execute import shortened
+from .execute import context_of, shortened
 from .sessions import DEFAULT, Session
 
 _MAX_VALUE = 16 << 20
@@ -17,7 +17,7 @@ _MAX_VALUE = 16 << 20
 def get_repl_context(desk: Desk, arguments: dict[str, Any]) -> Outcome:
     """All variables in short, or the value of one."""
     session = desk.sessions.existing(arguments.get("session_id", DEFAULT))
-    context = arguments.get("context", "main")
+    context = context_of(arguments)
     structured: dict[str, Any] = {"session_id": session.name, "context": context}
     room = desk.settings.max_output
     if "name" not in arguments:
@@ -59,7 +59,7 @@ def set_repl_context(desk: Desk, arguments: dict[str, Any]) -> Outcome:
     if not values:
         raise InvalidInput("There is nothing to set; give name and value, or variables.")
     session = desk.sessions.open(arguments.get("session_id", DEFAULT))
-    context = arguments.get("context", "main")
+    context = context_of(arguments)
     session.sandbox.variables.update(values, context)
     names = list(values)
     fresh, session.fresh = session.fresh, False
@@ -70,7 +70,7 @@ def set_repl_context(desk: Desk, arguments: dict[str, Any]) -> Outcome:
 def clear_repl_context(desk: Desk, arguments: dict[str, Any]) -> Outcome:
     """Forget some variables, or all with the process that has them."""
     session = desk.sessions.existing(arguments.get("session_id", DEFAULT))
-    context = arguments.get("context", "main")
+    context = context_of(arguments)
     names = arguments.get("names")
     structured: dict[str, Any] = {"session_id": session.name, "context": context, "cleared": names or []}
     if names is not None:
