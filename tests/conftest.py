@@ -78,6 +78,10 @@ def pytest_xdist_make_scheduler(config, log):
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
+    for item in items:
+        if " at 0x" in item.nodeid:
+            # Each worker has other addresses, and pytest-xdist runs nothing unless all have the same names.
+            raise pytest.UsageError(f"{item.nodeid} has an address in its name: give its parameters other ids.")
     if "PYTEST_XDIST_WORKER" in os.environ:
         order = {f"tests/{name}.py": number for number, name in enumerate(LONGEST)}
         items.sort(key=lambda item: order.get(item.nodeid.partition("::")[0], len(order)))

@@ -117,7 +117,7 @@ HINTS = [
 ]
 
 
-@pytest.mark.parametrize(("hint", "text", "value"), HINTS, ids=[str(row[0]) for row in HINTS])
+@pytest.mark.parametrize(("hint", "text", "value"), HINTS, ids=[str(row[0]).partition(" at 0x")[0] for row in HINTS])
 def test_what_is_hinted_at_is_what_arrives(hint, text, value):
     got = []
 
