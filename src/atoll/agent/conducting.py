@@ -85,6 +85,7 @@ async def conduct(journal: Journal, hold: Hold, kit: Kit) -> None:
             settled = True
             await end_parts(journal, hold.run)
     finally:
+        session.ground.leave()
         if not settled:
             why = "It was interrupted." if failure is None else f"{type(failure).__name__}: {failure}"
             journal.release(hold, _result(session, Ending("running", session.best, error=why)))

@@ -144,6 +144,11 @@ class Ground:
         if self._former is not None and (self._sandbox is None or self._former != self._sandbox.id):
             await _destroy(self._former)
 
+    def leave(self) -> None:
+        """Let go of it, and let it live: whoever goes on with the run finds it again."""
+        if self._sandbox is not None:
+            self._sandbox._links.drop()  # noqa: SLF001  # in an error's traceback it would stay open for who knows how long
+
     async def _return(self, id: str) -> AsyncSandbox:
         """The sandbox of an interrupted run, or what can be had of it."""
         if self._trusted or (self._hold.clean and self._why is None and not self.reversible):

@@ -52,6 +52,7 @@ async def _play(above: Session, make: type[Session], id: str) -> Outcome:
         above.journal.finish(hold, "failed", failed)
         raise
     except BaseException as error:
+        part.ground.leave()
         above.journal.release(
             hold, {"response": part.best, "error": str(error), "spent": part.ledger.spent().to_json()}
         )
