@@ -65,7 +65,7 @@ def _preset(given: str | None) -> str:
 
 def _space(given: str | None) -> str:
     """The label that sessions carry."""
-    space = os.getcwd() if given is None else given
+    space = _here() if given is None else given
     if given is not None and not (0 < len(given) <= _LONGEST_SPACE and given.isprintable()):
         raise UsageError(f"--space is {given!r}; give 1 to {_LONGEST_SPACE} printable characters.")
     if len(space) > _LONGEST_SPACE or not space.isprintable():
@@ -73,6 +73,13 @@ def _space(given: str | None) -> str:
 
         return "sha256:" + sha256(os.fsencode(space)).hexdigest()
     return space
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise UsageError("The directory that this was started in is gone; give --space NAME.") from None
 
 
 def _source(path: str) -> str:
