@@ -10,7 +10,7 @@ import tempfile
 
 NAMES = (
     "create", "packages", "burst", "live", "cells", "flow", "contexts", "views", "history", "forks", "start", "memory",
-    "residue", "docker", "walls", "mcp",
+    "residue", "docker", "walls", "agent", "mcp",
 )  # fmt: skip
 
 

@@ -93,6 +93,26 @@ def test_sub_calls_are_limited_and_the_code_is_told(played):
     assert server.requests[-1].body["messages"][-1]["content"] == "3"
 
 
+def test_calls_side_by_side_wait_for_room_in_a_small_budget(played):
+    """Each may take as much as a reply can; that all of them together could pass the budget is no reason to fail."""
+    _, agent = played(
+        {
+            "rules": [
+                {"when": {"has_tools": False}, "replies": [says("s", usage=(5, 5))]},
+                {
+                    "replies": [
+                        calls(("run_code", {"code": "FINAL(str(llm_query_batched(['x'] * 12)))"}), usage=(100, 10))
+                    ]
+                },
+            ]
+        },
+        token_budget=8000,
+    )
+    result = agent.completion("go")
+    assert result.response == str(["s"] * 12)
+    assert result.usage.total == 110 + 12 * 10
+
+
 def test_the_time_of_a_cell_is_its_own_and_not_that_of_the_models_it_asks(played):
     server, agent = played(
         {

@@ -30,11 +30,14 @@ def begin(task: str, *, kind: str = "agent", **options: Any) -> str:
 def launch(id: str, config: str | None = None) -> None:
     """Have a process of its own work on a run that is written down."""
     import subprocess
+    import threading
 
     # -P: nothing is imported from the directory that somebody happens to be in.
     command = [sys.executable, "-P", "-m", "atoll.agent.worker", id, *([] if config is None else [config])]
     quiet = subprocess.DEVNULL
-    subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True, close_fds=True)
+    process = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True, close_fds=True)
+    # A server that lives long must not collect the dead.
+    threading.Thread(target=process.wait, name="atoll-agent-worker", daemon=True).start()
 
 
 def status(id: str) -> dict[str, Any]:

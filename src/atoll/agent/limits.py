@@ -6,6 +6,7 @@ not pass a limit together that each of them would have kept.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 REPLY = 4096
@@ -65,6 +66,7 @@ class Ledger:
         self.aside_tokens = 0
         self.aside_cost = 0.0
         self._above = above
+        self._waiting: list[Callable[[], object]] = []
 
     @property
     def tokens(self) -> int:
@@ -93,6 +95,16 @@ class Ledger:
         for each in self.all():
             each.aside_tokens -= allowance.prompt + allowance.reply
             each.aside_cost -= allowance.cost
+            waiting, each._waiting = each._waiting, []  # noqa: SLF001  # its own kind
+            for tell in waiting:
+                tell()
+
+    def tell_when_settled(self, tell: Callable[[], object]) -> bool:
+        """Have `tell` called when something is given back that is set aside now, here or above; whether there is."""
+        under_way = [each for each in self.all() if each.aside_tokens]
+        for each in under_way:
+            each._waiting.append(tell)  # noqa: SLF001  # same
+        return bool(under_way)
 
     def charge(self, spent: Spent) -> None:
         """Count what a call, or a run that was a part of this one, has taken."""

@@ -16,7 +16,7 @@ from .calling import Calling
 from .ground import Ground
 from .journal import Hold, Journal
 from .kit import Kit
-from .limits import Ledger, LimitReached, Limits, Price, Spent
+from .limits import Allowance, Ledger, LimitReached, Limits, Price, Spent
 from .parts import run_part
 from .recursion import Recursion, prompt_tokens, spent_on
 from .rows import Run
@@ -83,7 +83,7 @@ class Session:
         """Send a conversation to the model. Raises LimitReached, ModelError."""
         offered = self.settings["tools"] if tools else []
         tokens = prompt_tokens(messages, offered)
-        allowance = self.ledger.allow(tokens, self._price())
+        allowance = await self._room(tokens)
         try:
             reply = await self.kit.model.ask(
                 messages,
@@ -96,6 +96,19 @@ class Session:
         spent = spent_on(reply, tokens)
         self.ledger.charge(spent)
         return reply, spent
+
+    async def _room(self, tokens: int) -> Allowance:
+        """Set aside what a call may take. Where calls under way hold what it needs, it waits for what they leave."""
+        while True:
+            try:
+                return self.ledger.allow(tokens, self._price())
+            except LimitReached:
+                import anyio
+
+                settled = anyio.Event()
+                if not self.ledger.tell_when_settled(settled.set):
+                    raise
+                await settled.wait()
 
     def _price(self) -> Price:
         """The first call does not wait for the table of prices."""
