@@ -1,13 +1,15 @@
-"""001, the page on integrating snipara-sandbox: when to use which environment, its commands and its safety limits.
-
-What this page says of agents, models, MCP and their configuration belongs to issue 6.
-"""
+"""001, the page on integrating snipara-sandbox: when to use which environment, its commands and its safety limits."""
 
 from __future__ import annotations
 
-import pytest
+import json
 
-from atoll import Capability, InvalidInput, Sandbox
+import pytest
+from tests.playedmodel import PlayedModel, calls, says
+
+from atoll import Capability, InvalidInput, Sandbox, config
+from atoll.agent import Agent, journal
+from atoll.agent.forgetting import forget
 from atoll.testing.needs import needs
 
 from .walls import once
@@ -76,3 +78,39 @@ def test_safety_limits_of_memory(wall):
         assert sandbox.run(["python3", "-c", "x = bytearray(600 << 20); print('had it')"]).stdout == ""
     with Sandbox.create(resources={"memory": "1G"}) as sandbox:
         assert sandbox.run(["python3", "-c", "x = bytearray(600 << 20); print('had it')"]).stdout == "had it\n"
+
+
+def test_safety_limits_of_agents():
+    """Safety limits: their defaults, and the most that each may be."""
+    settings = config.load(environ={})
+    limits = {"max_depth": (4, 5), "max_iterations": (10, 50), "max_cost": (2.0, 10.0), "step_timeout": (30, 600)}
+    for name, (usual, most) in limits.items():
+        assert settings[name] == usual
+        assert config.check(name, most) == most
+        with pytest.raises(InvalidInput, match=name):
+            Agent("x", **{name: most + 1})
+
+
+@once
+def test_setup_of_mcp_clients(wall, cli, tmp_path, monkeypatch):
+    """Setup: an entry in the configuration of Claude Code and others, shown before it is written."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    shown = cli("mcp-install", "--client", "cursor", "--dry-run")
+    assert shown.code == 0
+    assert "mcp-serve" in shown.out
+    assert cli("mcp-install", "--client", "cursor").code == 0
+    written = json.loads((tmp_path / ".cursor" / "mcp.json").read_text())
+    assert "mcp-serve" in written["mcpServers"]["atoll"]["args"]
+
+
+@once
+@needs(CODE)
+def test_cli_agent(wall, cli):
+    """CLI commands: an agent, and what it did."""
+    with PlayedModel([calls(("run_code", {"code": "6 * 7"})), says("a report")]) as server:
+        done = cli("agent", "-q", "-m", "played", "--base-url", server.url, "Analyze all CSV files")
+    assert (done.code, done.out) == (0, "a report\n")
+    assert "Analyze all CSV files" in cli("logs").out
+    kept = journal.shared()
+    for run in kept.runs():
+        forget(kept, run.id)

@@ -1,13 +1,17 @@
-"""000, the README of snipara-sandbox: execution that is stateful, walled, limited and resumable.
-
-What this document says of models, agents, trajectories and MCP belongs to issue 6.
-"""
+"""000, the README of snipara-sandbox: execution that is stateful, walled, limited and resumable, and agents in it."""
 
 from __future__ import annotations
 
-import pytest
+import json
+import time
 
-from atoll import AsyncSandbox, Capability, Resources, Sandbox
+import anyio
+import pytest
+from tests.playedmodel import PlayedModel, calls, fails, says
+
+from atoll import AsyncSandbox, Capability, ModelError, Resources, Sandbox
+from atoll.agent import Agent, AsyncAgent, journal
+from atoll.agent.forgetting import forget
 from atoll.testing.needs import needs
 
 from .walls import once
@@ -132,3 +136,131 @@ def test_sessions_are_listed_and_destroyed(wall):
         sandbox.contexts.delete("one")
         assert "one" not in {info.name for info in sandbox.contexts.list()}
         assert sandbox.run_code("x", context="two").text == "'two'"
+
+
+@pytest.fixture
+def played():
+    """`played(replies)` serves a model that plays them."""
+    servers = []
+
+    def serve(replies):
+        servers.append(PlayedModel(replies).start())
+        return servers[-1].url
+
+    yield serve
+    for server in servers:
+        server.stop()
+    kept = journal.shared()
+    for run in kept.runs():
+        forget(kept, run.id)
+
+
+def test_completions_by_a_model(played):
+    """Python API: a completion with a depth and a token budget, awaited, with a response and a trajectory."""
+
+    async def main():
+        agent = AsyncAgent(model="played", base_url=played([calls(("run_code", {"code": "6 * 7"})), says("42")]),
+                           sandbox={"driver": "jail"}, max_depth=4, token_budget=8000)  # fmt: skip
+        return await agent.completion("Find the data quality issues and validate the findings.")
+
+    result = anyio.run(main)
+    assert result.response == "42"
+    assert result.trajectory_id.startswith("tr-")
+
+
+def test_an_autonomous_agent_is_started_looked_at_and_cancelled(played):
+    """MCP runtime tools: run, status and cancel of an autonomous agent."""
+    agent = Agent("played", base_url=played([calls(("run_code", {"code": "while True: pass"})), says("never")]))
+    id = agent.begin("an endless task")
+    deadline = time.monotonic() + 60
+    while agent.status(id).current != "run_code" and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert agent.cancel(id)
+    while agent.status(id).state == "running" and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert agent.status(id).state == "cancelled"
+
+
+@once
+@needs(CODE)
+def test_trajectories_are_logged(wall, played, cli):
+    """Trajectory logging: prompts and responses, tool calls, relationships, tokens, as JSONL and at the terminal."""
+    agent = Agent("played", base_url=played([calls(("run_code", {"code": "llm_query('sub')"})), says("done")]))
+    played_too = agent.completion("log this")
+    assert "log this" in cli("logs").out
+    assert "llm_query" in cli("logs", played_too.trajectory_id).out
+    lines = [
+        json.loads(line)
+        for line in cli("logs", "export", played_too.trajectory_id, "--format", "jsonl").out.splitlines()
+    ]
+    assert {line["type"] for line in lines} >= {"run", "model", "tool"}
+
+
+def test_a_workflow_is_validated_and_resumed(played):
+    """Resumable workflows: what failed goes on later, and counts only when its check passes."""
+    url = played([calls(("run_code", {"code": "n = 41"})), [fails(401, "no"), says("wrong")], says("42")])
+    agent = Agent("played", base_url=url, validate={"code": "answer == str(n + 1)"})
+    with pytest.raises(ModelError):
+        agent.completion("count")
+    result = agent.resume(agent.latest_trajectory().id)
+    assert (result.response, result.validated) == ("42", True)
+
+
+def test_sniparas_context_is_detected_by_its_keys(monkeypatch):
+    """Using Snipara: the key and the project from the environment make its server a tool of the agent."""
+    from atoll.agent.snipara import server_from
+
+    assert server_from({}) is None
+    server = server_from({"SNIPARA_API_KEY": "snp-1", "SNIPARA_PROJECT_SLUG": "my-project"})
+    assert server["url"].endswith("/my-project")
+    assert server["headers"] == {"X-API-Key": "snp-1"}
+
+
+@once
+@needs(CODE)
+def test_cli_of_prompts_and_settings(wall, played, cli, tmp_path, monkeypatch):
+    """CLI: init, a prompt, logs and the effective configuration, also as JSON."""
+    assert cli("init", str(tmp_path / "atoll.toml")).code == 0
+    done = cli("ask", "-q", "-m", "played", "--base-url", played([says("analyzed")]), "Analyze this dataset")
+    assert (done.code, done.out) == (0, "analyzed\n")
+    assert "max_depth" in cli("config", "show").out
+    assert json.loads(cli("config", "show", "--json").out)
+
+
+def test_settings_in_toml_and_by_variables(tmp_path, monkeypatch):
+    """Configuration: a TOML file, and variables, which win."""
+    from atoll import config
+
+    (tmp_path / "atoll.toml").write_text('[atoll]\nmodel = "gpt-4o-mini"\nmax_depth = 4\nmax_subcalls = 12\n')
+    read = config.load(path=str(tmp_path / "atoll.toml"), environ={})
+    assert (read["model"], read["max_depth"], read["max_subcalls"], read["token_budget"]) == (
+        "gpt-4o-mini",
+        4,
+        12,
+        8000,
+    )
+    assert config.load(path=str(tmp_path / "atoll.toml"), environ={"ATOLL_MODEL": "other"})["model"] == "other"
+
+
+def test_an_mcp_server_with_its_tools():
+    """MCP runtime tools: a server whose tools need no key, over stdio."""
+    import sys
+
+    from mcp.client.stdio import stdio_client
+
+    from mcp import ClientSession, StdioServerParameters
+
+    async def main():
+        server = StdioServerParameters(command=sys.executable, args=["-m", "atoll", "mcp-serve", "--space", "parity"])
+        async with stdio_client(server) as (read, write), ClientSession(read, write) as session:
+            await session.initialize()
+            names = {tool.name for tool in (await session.list_tools()).tools}
+            await session.call_tool("execute_python", {"code": "x = 41", "session_id": "parity"})
+            answer = await session.call_tool("execute_python", {"code": "x + 1", "session_id": "parity"})
+            await session.call_tool("destroy_session", {"session_id": "parity"})
+            return names, str(answer)
+
+    names, answer = anyio.run(main)
+    assert {"execute_python", "get_repl_context", "set_repl_context", "clear_repl_context", "list_sessions",
+            "destroy_session", "agent_run", "agent_status", "agent_cancel"} <= names  # fmt: skip
+    assert "42" in answer
