@@ -39,6 +39,13 @@ def wanted_packages(pages):
                     yield tuple(sorted(ast.literal_eval(node.value)))
 
 
+def forget_runs():
+    """What agents of a page have left in the journal, and their snapshots."""
+    kept = journal.shared()
+    for run in kept.runs():
+        forget(kept, run.id)
+
+
 @pytest.fixture(scope="module")
 def environments(request):
     """What this run needs is installed at once: an installer waits more than it works. A page meets what has failed."""
@@ -69,6 +76,7 @@ def test_the_code_of_a_page_runs_and_does_what_it_says(page, environments, tmp_p
         left = [info.id for info in Sandbox.list() if info.id not in before]
         for id in left:
             Sandbox.connect(id).destroy()
+        forget_runs()
     assert left == []
 
 
@@ -82,8 +90,7 @@ def test_the_demonstration_of_an_agent_shows_its_answer_its_log_and_its_picture(
     assert "Answer: The best month was April, with 410" in said
     assert "llm_query" in said
     assert (tmp_path / "atoll-demo.png").read_bytes().startswith(b"\x89PNG")
-    kept = journal.shared()
-    forget(kept, kept.runs(limit=1)[0].id)
+    forget_runs()
 
 
 @pytest.mark.parametrize(
