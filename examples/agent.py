@@ -83,7 +83,8 @@ def main() -> None:
         result = agent.completion("Which month was the best, and are the customers happy?", context=ORDERS)
     progress.close()
     print(f"\nAnswer: {result.response}")
-    print(f"State: {result.state}, checked: {result.validated}, {result.usage.total} tokens, cost: {result.cost or 'unknown'}")
+    cost = "unknown" if result.cost is None else f"${result.cost:.4f}"
+    print(f"State: {result.state}, checked: {result.validated}, {result.usage.total} tokens, cost: {cost}")
 
     print(f"\nWhat it did, as `atoll logs {result.trajectory_id}` shows it:\n")
     sys.stdout.flush()
