@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from .events import Event
@@ -12,8 +14,6 @@ from .results import Result
 if TYPE_CHECKING:
     from .agent import AsyncAgent
     from .sync import Agent
-
-_MOST = 10_000
 
 
 class AsyncRunning:
@@ -28,14 +28,19 @@ class AsyncRunning:
     async def __aenter__(self) -> Self:
         import anyio
 
-        send, self._events = anyio.create_memory_object_stream[Event](_MOST)
+        # Without a bound: a run does not wait for who listens to it, and tells a few hundred bytes a step.
+        send, self._events = anyio.create_memory_object_stream[Event](math.inf)
         self._group = anyio.create_task_group()
         await self._group.__aenter__()
+
+        def tell(event: Event) -> None:
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # nobody listens any more
+                send.send_nowait(event)
 
         async def work() -> None:
             with send:
                 try:
-                    self.result = await self._agent.follow(self.trajectory_id, send.send_nowait)
+                    self.result = await self._agent.follow(self.trajectory_id, tell)
                 except Exception as error:  # noqa: BLE001  # raised where the events are read
                     self._failure = error
 
