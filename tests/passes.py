@@ -1,4 +1,5 @@
-"""Several passes of one run, as `.ci/run` makes them: the file ATOLL_PASSES remembers what came of each test.
+"""Several passes of one run, as `.ci/run` makes them: the file ATOLL_PASSES remembers what came of each test,
+and how long it took.
 
 A later pass tries only what has not passed yet, whether it failed, or took its process along, or was never reached;
 its count includes what earlier ones did, and it names what passes now and did not before.
@@ -25,13 +26,13 @@ class Passes:
         self._before = _read(path, int(size))
         self._troubled = set()
         self._verdicts = {}
+        self._seconds = {}
         self._flaky = []
 
     def is_done(self, item):
         """Whether an earlier pass needs no repetition."""
         return self._before.get(item.nodeid, "failed") != "failed"
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items):
         items[:] = [item for item in items if not self.is_done(item)]
 
@@ -43,10 +44,12 @@ class Passes:
             self._troubled.add(test)
             self._write(test, "failed")
         elif report.when != "teardown":
+            self._seconds[test] = self._seconds.get(test, 0.0) + report.duration
             told = "xfailed" if hasattr(report, "wasxfail") else report.outcome
             if self._verdicts.get(test, "passed") == "passed":
                 self._verdicts[test] = told
         elif test not in self._troubled:
+            self._seconds[test] = self._seconds.get(test, 0.0) + report.duration
             self._write(test, self._verdicts.get(test, "passed"))
             if test in self._before:
                 self._flaky.append(test)
@@ -68,7 +71,7 @@ class Passes:
 
     def _write(self, test, verdict):
         with open(self._path, "a", encoding="utf-8") as file:
-            file.write(json.dumps([test, verdict]) + "\n")
+            file.write(json.dumps([test, verdict, round(self._seconds.get(test, 0.0), 2)]) + "\n")
 
 
 def _read(path, size):
@@ -77,4 +80,4 @@ def _read(path, size):
         return {}
     with open(path, "rb") as file:
         lines = file.read(size).splitlines()
-    return dict(json.loads(line) for line in lines if line.endswith(b'"]'))
+    return {test: verdict for test, verdict, _ in map(json.loads, (line for line in lines if line.endswith(b"]")))}

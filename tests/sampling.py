@@ -16,12 +16,17 @@ import pytest
 from tests import thorough
 
 # Of these one in so many, whatever they are: each check of the conformance suite runs behind a dozen walls, and so is
-# tried behind a few of them every day.
+# tried behind a few of them every day. The others take longest: machines that break, engines, libraries that draw.
 CHECKS = {
-    "tests/conformance/test_": 3,
+    "tests/conformance/test_": 4,
     "tests/conformance/test_guide": 1,
     "tests/conformance/test_matrix": 1,
     "tests/conformance/test_suite": 1,
+    "tests/docker/": 2,
+    "tests/faults/": 2,
+    "tests/guest/test_charts": 2,
+    "tests/guest/test_display_libraries": 2,
+    "tests/guest/test_figures": 2,
 }
 
 # Of the parameters of a function the first, and of the others one in so many. What hostile code tries is tried whole,
@@ -34,6 +39,7 @@ PARAMETERS = {
     "tests/escape/test_packages": 2,
     "tests/mcp": 1,
     "tests/models": 1,
+    "tests/parity/": 3,
     "tests/policy/": 1,
     "tests/sandbox/test_hostile_": 3,
     "tests/snapshots/test_hostile_files": 3,
@@ -61,6 +67,7 @@ class Sampling:
         self.left_out = 0
         thorough.ENVIRONMENT["ATOLL_SAMPLE"] = told or ("0" if self._named else "1")
 
+    @pytest.hookimpl(tryfirst=True)  # what is left of an earlier pass must not change what is left out
     def pytest_collection_modifyitems(self, config, items):
         if self._whole:
             return
