@@ -46,7 +46,8 @@ def leftovers(home):
     """Layers and drafts that nobody names."""
     places = Layout(home)
     Layers(places).collect()
-    names = [*os.listdir(places.layers), *os.listdir(places.snapshots)]
+    # A test that makes no sandbox may be the first of its module, or the only one.
+    names = [name for place in (places.layers, places.snapshots) if os.path.isdir(place) for name in os.listdir(place)]
     return [name for name in names if name not in (".lock", ".stage")]
 
 
