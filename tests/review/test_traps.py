@@ -1,10 +1,13 @@
-"""What git would run on the host is never brought over."""
+"""What git and other tools would run on the host by themselves is never brought over."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from atoll.review.traps import springs
+from atoll.review import apply
+from atoll.review.traps import springs, starts
 
 
 @pytest.mark.parametrize(
@@ -34,3 +37,65 @@ def test_its_data_may_pass(path):
 def test_a_pointer_to_another_repository_is_one_and_a_directory_is_not():
     assert springs("lib/.git", directory=False)
     assert not springs("lib/.git", directory=True)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "atoll.toml",
+        "deep/down/atoll.toml",
+        "ATOLL.toml",
+        ".mcp.json",
+        ".claude/settings.json",
+        ".claude/settings.local.json",
+        ".claude/hooks/pre.sh",
+        ".Claude/settings.json",
+        "packages/web/.cursor/mcp.json",
+        ".vscode/mcp.json",
+        ".vscode/tasks.json",
+        ".vscode/settings.json",
+        ".vscode/launch.json",
+        ".vscode",
+        "all.code-workspace",
+        ".devcontainer/devcontainer.json",
+        ".devcontainer.json",
+        ".idea/workspace.xml",
+        ".husky/pre-commit",
+        ".envrc",
+        "sub/.envrc",
+        "mise.toml",
+        ".dir-locals.el",
+    ],
+)
+def test_what_a_tool_starts_by_itself_is_known(path):
+    assert starts(path, directory=False)
+
+
+@pytest.mark.parametrize(
+    "path", ["atoll.toml.md", "claude/settings.json", "mcp.json", "vscode", "tasks.json", "Makefile", ".env", ".zshrc"]
+)
+def test_what_waits_for_somebody_to_run_it_may_pass(path):
+    assert not starts(path, directory=False)
+
+
+def test_a_directory_that_is_still_empty_starts_nothing():
+    assert not starts(".vscode", directory=True)
+    assert starts(".vscode/inner", directory=True)
+
+
+def test_an_apply_leaves_them_out_and_says_why(overlay):
+    overlay.in_source(".vscode/settings.json", "{}\n")
+    overlay.in_source(".mcp.json", "{}\n")
+    overlay.start()
+    hostile = (".vscode/settings.json", ".mcp.json", "sub/atoll.toml", ".claude/settings.json", ".git/hooks/pre-commit")
+    for path in (*hostile, "app.py"):
+        overlay.in_merged(path, "changed\n")
+    overlay.shell("ln -s sub .cursor")
+    done, source = apply(overlay.stage), Path(overlay.source)
+    assert set(done.rejected) == {*hostile, ".cursor", ".git/hooks"}
+    assert all("would run commands from it" in reason for reason in done.rejected.values())
+    assert "app.py" in done.applied
+    assert (source / ".mcp.json").read_text() == "{}\n"
+    assert not (source / ".claude/settings.json").exists()
+    overlay.shell("rm .mcp.json")
+    assert apply(overlay.stage).applied == (".mcp.json",), "what is gone starts nothing"

@@ -1,4 +1,4 @@
-"""Files whose mere presence has git run commands on the host, the next time that anybody uses it there."""
+"""Files whose mere presence has git or another tool run commands on the host, when somebody works there as usual."""
 
 from __future__ import annotations
 
@@ -7,6 +7,32 @@ from collections.abc import Callable
 _COMMANDS = frozenset(("config", "config.worktree", "hooks"))
 # Where it says that another directory has the commands.
 _POINTER = "commondir"
+
+# What editors, assistants and shells read when a directory is opened or entered, and take commands from: servers that
+# they start, tasks, hooks, paths of programs. Whole directories, since each release of such a tool knows more files.
+STARTING_DIRECTORIES = frozenset((
+    ".amazonq", ".claude", ".codex", ".continue", ".cursor", ".devcontainer", ".fleet", ".gemini", ".husky", ".idea",
+    ".kiro", ".mise", ".opencode", ".roo", ".vs", ".vscode", ".windsurf", ".zed",
+))  # fmt: skip
+_STARTING_FILES = frozenset((
+    ".autoenv", ".autoenv.zsh", ".devcontainer.json", ".dir-locals-2.el", ".dir-locals.el", ".envrc", ".exrc",
+    ".lvimrc", ".mcp.json", ".mise.local.toml", ".mise.toml", ".nvim.lua", ".nvimrc", ".vimrc", "atoll.toml",
+    "mise.local.toml", "mise.toml", "opencode.json", "opencode.jsonc",
+))  # fmt: skip
+_STARTING_ENDING = ".code-workspace"
+
+
+def starts(path: str, *, directory: bool) -> bool:
+    """Whether a tool takes commands from what lies at a path, by itself: such as `.mcp.json` or `.vscode/tasks.json`.
+
+    A directory of such a name is none yet. What is below is, and so is a link of that name, which leads to others.
+    """
+    *above, name = path.lower().split("/")
+    if not STARTING_DIRECTORIES.isdisjoint(above):
+        return True
+    if directory:
+        return False
+    return name in STARTING_DIRECTORIES or name in _STARTING_FILES or name.endswith(_STARTING_ENDING)
 
 
 def springs(path: str, *, directory: bool, link: bool = False) -> bool:

@@ -13,7 +13,7 @@ from .content import link_content, read_content
 from .links import objection
 from .looking import Look
 from .selection import parents
-from .traps import completes, springs
+from .traps import completes, springs, starts
 from .tree import is_too_deep, type_of
 
 _SPECIAL = "It is a pipe, a socket or a device, which is never applied."
@@ -21,6 +21,10 @@ _PROTECTED = "The source has a pipe, a socket or a device there, which is never 
 _UNREADABLE = "Its content cannot be read, or is one large hole."
 _BITS = "Set-user-id, set-group-id and sticky bits are never applied."
 _TRAP = "git would run commands from it on this machine, so it is never applied; look at it, and bring it over by hand."
+_STARTS = (
+    "editors, assistants or shells would run commands from it on this machine by themselves, so it is never applied; "
+    "look at it, and bring it over by hand."
+)
 # Time stamps of files lag behind the clock by a tick.
 _TICK = 20_000_000
 
@@ -53,10 +57,9 @@ def _unfit(look: Look, difference: Difference) -> str | None:
 
 def _unfit_to_come(look: Look, difference: Difference) -> str | None:
     change = difference.change
-    if springs(change.path, directory=change.type == "directory", link=change.type == "symlink"):
-        return _TRAP
-    if completes(change.path, lambda path: any(tree.stat(path) is not None for tree in (look.merged, look.source))):
-        return _TRAP
+    trap = _trap(look, change)
+    if trap is not None:
+        return trap
     if change.type == "other" and difference.new is not None:
         return _SPECIAL
     if change.type != "directory" and change.digest is None:
@@ -64,6 +67,15 @@ def _unfit_to_come(look: Look, difference: Difference) -> str | None:
     if change.kind == "mode" and not ((change.old_mode or 0) ^ (change.new_mode or 0)) & 0o777:
         return _BITS
     return _link_refusal(look, change) if change.type == "symlink" else None
+
+
+def _trap(look: Look, change: Change) -> str | None:
+    directory = change.type == "directory"
+    if springs(change.path, directory=directory, link=change.type == "symlink"):
+        return _TRAP
+    if completes(change.path, lambda path: any(tree.stat(path) is not None for tree in (look.merged, look.source))):
+        return _TRAP
+    return _STARTS if starts(change.path, directory=directory) else None
 
 
 def _link_refusal(look: Look, change: Change) -> str | None:
