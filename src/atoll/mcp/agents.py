@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from ..errors import InvalidInput, TrajectoryNotFound
+from ..errors import TrajectoryNotFound
 from ..policy.text import shown
 from .desk import Desk, Outcome, said
 from .encoding import plain
 from .execute import shortened
-from .settings import MAX_AGENTS
 
 _OPTIONS = ("max_iterations", "token_budget", "max_cost", "validate")
+_ID = re.compile(r"tr-[0-9a-f]{16}")
 
 
-_begun: list[str] = []
-
-
-def agent_run(desk: Desk, arguments: dict[str, Any]) -> Outcome:  # noqa: ARG001  # it needs no session
+def agent_run(desk: Desk, arguments: dict[str, Any]) -> Outcome:
     """Start a run that outlives this server."""
-    from ..agent.background import begin
+    from ..agent import background
+    from . import begun
 
     options = {name: arguments[name] for name in _OPTIONS if name in arguments}
-    under_way = [id for id in _begun if _is_under_way(id)]
-    if len(under_way) >= MAX_AGENTS:
-        raise InvalidInput(
-            f"{MAX_AGENTS} runs are under way already: {', '.join(under_way)}.",
-            hint="Wait for one, or end one with agent_cancel.",
-        )
-    id = begin(arguments["task"], kind="agent", **options)
-    _begun.append(id)
+
+    def start() -> str:
+        desk.pin.check()
+        return background.begin(arguments["task"], kind="agent", **options)
+
+    id = begun.begin(desk.settings.space, start)
     return said(f"The run {id} has begun; agent_status tells how far it is.", {"id": id, "state": "running"})
 
 
@@ -54,13 +51,6 @@ def agent_cancel(desk: Desk, arguments: dict[str, Any]) -> Outcome:  # noqa: ARG
     return said(text, {"id": arguments["id"], "cancelled": ended})
 
 
-def _is_under_way(id: str) -> bool:
-    try:
-        return _status(id)["state"] in ("waiting", "running")
-    except TrajectoryNotFound:
-        return False
-
-
 def _status(id: str) -> dict[str, Any]:
     """That of a run whose whole id is known: guessing the beginning of one must not lead to runs of others.
 
@@ -69,7 +59,7 @@ def _status(id: str) -> dict[str, Any]:
     """
     from ..agent.background import status
 
-    found = status(id)
-    if found.get("id", found.get("trajectory_id")) != id:
+    # The journal takes the beginning of an id, too, and says which there are.
+    if _ID.fullmatch(id) is None:
         raise TrajectoryNotFound(f"There is no run {shown(id)}; give the whole id that agent_run gave.")
-    return found
+    return status(id)

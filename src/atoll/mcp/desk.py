@@ -7,6 +7,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from .pinned import Pin
     from .sessions import Sessions
     from .settings import Settings
 
@@ -44,6 +45,7 @@ class Desk(NamedTuple):
 
     sessions: Sessions
     settings: Settings
+    pin: Pin
     progress: Callable[[str], None] | None = None
 
 

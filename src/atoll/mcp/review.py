@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from ..errors import Unsupported
+from ..types import Change
 from .desk import Desk, Outcome, refused, said
 from .sessions import DEFAULT, Session
+
+_GUARDED = "The configuration of agents lies there, which no session changes; bring it over by hand."
 
 
 def diff(desk: Desk, arguments: dict[str, Any]) -> Outcome:
@@ -49,17 +53,44 @@ def apply(desk: Desk, arguments: dict[str, Any]) -> Outcome:
             f"`atoll diff {id}` and take them over with `atoll apply {id}`. The owner of the server allows this tool "
             "with `atoll mcp-serve --allow-apply`."
         )
-    done = session.sandbox.apply(arguments.get("paths"), on_conflict=arguments.get("on_conflict", "ask"))
+    desk.sessions.check_trust(session)
+    paths = arguments.get("paths")
+    guarded = _guarded(desk, session)
+    # What was not reviewed is refused, whatever the session writes meanwhile.
+    reviewed = None
+    if guarded:
+        reviewed = [change for change in session.sandbox.diff(paths, text=False) if not _touches(change, guarded)]
+    done = session.sandbox.apply(paths, on_conflict=arguments.get("on_conflict", "ask"), reviewed=reviewed)
+    rejected = {path: _GUARDED if _is_at(path, guarded) else reason for path, reason in done.rejected.items()}
     lines = [f"applied {path}" for path in done.applied]
     lines += [f"in conflict: {path}: {reason}" for path, reason in done.conflicts.items()]
-    lines += [f"refused: {path}: {reason}" for path, reason in done.rejected.items()]
+    lines += [f"refused: {path}: {reason}" for path, reason in rejected.items()]
     structured = {
         "session_id": session.name,
         "applied": list(done.applied),
         "conflicts": dict(done.conflicts),
-        "rejected": dict(done.rejected),
+        "rejected": rejected,
     }
     return said("\n".join(lines) or "(nothing to apply)", structured)
+
+
+def _guarded(desk: Desk, session: Session) -> list[str]:
+    """The paths in the session's source at which the configuration of agents lies."""
+    source = session.sandbox.info.spec.source
+    if source is None:
+        return []
+    root = os.path.realpath(source).rstrip("/") + "/"
+    return [place.removeprefix(root) for place in desk.pin.places() if place.startswith(root)]
+
+
+def _touches(change: Change, guarded: list[str]) -> bool:
+    """Whether a change would have something else be read there. A directory above that stays changes nothing."""
+    stays = change.type == "directory" and change.kind != "deleted"
+    return change.path in guarded or (not stays and _is_at(change.path, guarded))
+
+
+def _is_at(path: str, guarded: list[str]) -> bool:
+    return any(place == path or place.startswith(path + "/") for place in guarded)
 
 
 def _check_source(session: Session) -> None:

@@ -14,6 +14,7 @@ from .arguments import check
 from .calls import Call, Cancelled
 from .desk import Desk, Outcome, Progress, refused
 from .encoding import encoded, error_line, progress_line, result_line
+from .pinned import pin
 from .settings import Settings
 
 MAX_RUNNING = 64
@@ -75,6 +76,7 @@ class Server:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self._pin = pin()
         self._sessions: Any = None
         self._schemas = catalog.schemas(settings)
         self._lists: dict[str, str] = {}
@@ -223,7 +225,7 @@ class Server:
         if name == "echo":
             return _echo(arguments)
         try:
-            return catalog.handler(name)(Desk(self.sessions, self.settings, progress), arguments)
+            return catalog.handler(name)(Desk(self.sessions, self.settings, self._pin, progress), arguments)
         except AtollError as error:
             self._forget(arguments, error)
             raise

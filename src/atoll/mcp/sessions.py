@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
 from typing import Any
 
 from ..client import lifecycle
@@ -14,7 +17,9 @@ from ..io import drive
 from ..policy.text import shown
 from ..sync.sandbox import Sandbox
 from ..types import Info
+from . import trust
 from .calls import InterruptibleIO, current
+from .locks import exclusive
 from .settings import WALLS, Settings
 
 LABEL = "atoll.mcp"
@@ -117,9 +122,13 @@ class Sessions:
             InvalidInput: there is a session of that name.
         """
         labels = self.labels(name)
-        if drive(lifecycle.find(self._io, labels)) is not None:
-            raise _taken(name)
-        self._check_room()
+        with self._room(labels) as taken:
+            if taken:
+                raise _taken(name)
+            return self._fork(parent, name, past)
+
+    def _fork(self, parent: Session, name: str, past: str | None) -> Session:
+        labels = self.labels(name)
         if past is None:
             twin = parent.sandbox.fork(labels=labels, lifetime=self._settings.lifetime)
         else:
@@ -128,11 +137,6 @@ class Sessions:
             }
             wishes |= {"lifetime": self._settings.lifetime, "labels": labels, "snapshot": past}
             twin = Sandbox(drive(lifecycle.create(self._io, parent.core.driver, **wishes)))
-        # Of two that were made at once, under one name, the first stays.
-        same = sorted((info.created, info.id) for info in drive(lifecycle.listing(self._io, labels)))
-        if same and same[0][1] != twin.id:
-            twin.destroy()
-            raise _taken(name)
         session = Session(name, twin, fresh=True)
         session.renewed = time.time()
         self._known[name] = session
@@ -159,21 +163,35 @@ class Sessions:
             wishes["source"] = self._check_source(source)
             wishes["permissions"] = self._settings.preset
         driver = self._settings.driver if environment is None else self._check_environment(environment)
-        if drive(lifecycle.find(self._io, self.labels(name))) is None:
-            self._check_room()
-        began = time.time()
-        record = drive(lifecycle.get_or_create(self._io, self.labels(name), driver, **wishes))
-        session = Session(name, Sandbox(record), fresh=record.info.created >= began)
-        if session.fresh:
-            session.renewed = began
-        else:
-            self._check_trust(session)
-            if record.info.status in ("paused", "stopped"):
-                session.sandbox.resume()
+        labels = self.labels(name)
+        record = drive(lifecycle.find(self._io, labels))
+        fresh = False
+        if record is None:
+            with self._room(labels) as taken:
+                record = drive(lifecycle.get_or_create(self._io, labels, driver, **wishes))
+                fresh = not taken
+        session = Session(name, Sandbox(record), fresh=fresh)
+        self.check_trust(session)
+        if fresh:
+            session.renewed = record.info.created
+        elif record.info.status in ("paused", "stopped"):
+            session.sandbox.resume()
         return self._known.setdefault(name, session)
 
+    @contextmanager
+    def _room(self, labels: dict[str, str]) -> Iterator[bool]:
+        """While one session is made, so that no two find the same last place; whether somebody has made it by now.
+
+        Raises:
+            InvalidInput: there are as many sessions as there may be.
+        """
+        with exclusive(f"mcp-sessions-{sha256(self._settings.space.encode()).hexdigest()[:16]}"):
+            taken = drive(lifecycle.find(self._io, labels)) is not None
+            if not taken:
+                self._check_room()
+            yield taken
+
     def _check_room(self) -> None:
-        """Raises InvalidInput when there are as many sessions as there may be."""
         most = self._settings.max_sessions
         if len(self.infos()) >= most:
             raise InvalidInput(
@@ -189,13 +207,13 @@ class Sessions:
             return  # the call itself will find out, and tell
         session.renewed = now
 
-    def _check_trust(self, session: Session) -> None:
-        """A session of an earlier server must not have what this one does not give."""
-        network = self._settings.wishes.get("network", "none")
-        has = session.core.info.spec.network
-        if has not in ("none", network):
+    def check_trust(self, session: Session) -> None:
+        """A session of an earlier server must not have what this one does not give. Raises InvalidInput."""
+        info = session.core.info
+        objection = trust.objection(info.driver, info.spec, self._settings)
+        if objection is not None:
             raise InvalidInput(
-                f"The session {session.name!r} was made with network {has!r}, and this server gives {network!r}.",
+                f"The session {session.name!r} {objection}.",
                 hint="Call destroy_session first, or use another session_id.",
             )
 
@@ -229,14 +247,14 @@ class Sessions:
         if "\0" in source:
             raise InvalidInput("source holds a NUL byte, which no path can.")
         asked = os.path.realpath(source)
-        for allowed in self._settings.sources:
-            if asked == allowed or asked.startswith(allowed.rstrip("/") + "/"):
-                if not os.path.isdir(asked):
-                    raise InvalidInput(f"source is {shown(source)}, which is no directory.")
-                return asked
-        raise InvalidInput(
-            f"source is {shown(source)}; this server allows {', '.join(self._settings.sources)} and what is below."
-        )
+        if not trust.is_allowed(asked, self._settings.sources):
+            raise InvalidInput(
+                f"source is {shown(source)}; this server allows {', '.join(self._settings.sources)} and what is below, "
+                "but for directories such as .git and .vscode, in which names mean something else."
+            )
+        if not os.path.isdir(asked):
+            raise InvalidInput(f"source is {shown(source)}, which is no directory.")
+        return asked
 
 
 def check_name(name: object) -> str:

@@ -12,7 +12,7 @@ PRESET = "agent-safe"
 MAX_SNAPSHOTS = 50
 """Of one session."""
 MAX_AGENTS = 4
-"""Runs of one server at once: each may spend money of the owner."""
+"""Runs at once that the servers of one user have begun: each may spend money of the owner."""
 WALLS = ("bwrap", "docker", "gvisor", "jail", "strongest", "wasm")
 """What a call may choose as its environment. Those without a wall of their own only the owner can choose."""
 

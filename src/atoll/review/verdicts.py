@@ -22,7 +22,7 @@ _UNREADABLE = "Its content cannot be read, or is one large hole."
 _BITS = "Set-user-id, set-group-id and sticky bits are never applied."
 _TRAP = "git would run commands from it on this machine, so it is never applied; look at it, and bring it over by hand."
 _STARTS = (
-    "editors, assistants or shells would run commands from it on this machine by themselves, so it is never applied; "
+    "Editors, assistants or shells would run commands from it on this machine by themselves, so it is never applied; "
     "look at it, and bring it over by hand."
 )
 # Time stamps of files lag behind the clock by a tick.
