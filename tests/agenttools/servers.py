@@ -5,6 +5,8 @@ import os
 import sys
 import time
 
+PNG = "iVBORw0KGgo="  # how every such image begins
+
 
 def say(text, stream=None):
     stream = stream or sys.stdout
@@ -34,7 +36,7 @@ def honest():
 
     @server.tool()
     def picture() -> list[TextContent | ImageContent]:
-        return [TextContent(type="text", text="here"), ImageContent(type="image", data="aGk=", mime_type="image/png")]
+        return [TextContent(type="text", text="here"), ImageContent(type="image", data=PNG, mime_type="image/png")]
 
     @server.tool()
     def fail(why: str) -> str:
@@ -114,7 +116,7 @@ def greet(message):
     return "id" not in message
 
 
-def raw(tools, calls="{}"):  # noqa: C901 - one evil after the other
+def raw(tools, calls="{}"):  # noqa: C901, PLR0912 - one evil after the other
     """Lists what it is told to; a call gives what it is told to, or does something bad."""
     tools, calls = json.loads(tools), json.loads(calls)
     for message in messages():
@@ -134,6 +136,26 @@ def raw(tools, calls="{}"):  # noqa: C901 - one evil after the other
                 say(f"not json {number}")
                 say(json.dumps(note))
             answer(message, result={"content": [{"type": "text", "text": "quiet again"}]})
+        elif told == "pings unread":
+            number = 0
+            while True:
+                number += 1
+                say(json.dumps({"jsonrpc": "2.0", "id": f"p{number}", "method": "ping"}))
+        elif told == "pings":
+            for number in range(300):
+                say(json.dumps({"jsonrpc": "2.0", "id": f"p{number}", "method": "ping"}))
+                assert "result" in json.loads(sys.stdin.readline())
+            answer(message, result={"content": [{"type": "text", "text": "300 answered"}]})
+        elif told in ("endless notes", "endless chatter", "endless blanks"):
+            note = {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": 1, "progress": 1}}
+            while True:
+                say({"endless notes": json.dumps(note), "endless chatter": "chatter", "endless blanks": ""}[told])
+        elif told == "many values":
+            answer(message, result={"content": [], "structuredContent": {"a": [0] * 250_000}})
+        elif told == "many commas":
+            answer(message, result={"content": [{"type": "text", "text": 'a,"b",\\' * 100_000}]})
+        elif told == "many parts":
+            answer(message, result={"content": [{"type": "text", "text": "x"}] * 1500})
         elif told == "hang":
             pass
         elif told == "crash":
@@ -188,6 +210,32 @@ def leaves_a_child(pid_file):
     with open(pid_file, "w") as file:
         file.write(str(child))
     raw('{"tools": []}')
+
+
+def leaves_a_daemon(pid_file):
+    """It is in a session of its own, and its parent is gone: nothing of it tells where it came from."""
+    middle = os.fork()
+    if middle == 0:
+        os.setsid()
+        daemon = os.fork()
+        if daemon == 0:
+            for stream in (0, 1, 2):
+                os.close(stream)
+            while True:
+                time.sleep(3600)
+        with open(pid_file, "w") as file:
+            file.write(f"{os.getppid()} {daemon}")
+        os._exit(0)
+    os.waitpid(middle, 0)
+    raw('{"tools": []}')
+
+
+def own_signals():
+    """Tells which signals are ignored."""
+    with open("/proc/self/status") as file:
+        ignored = next(line.split()[1] for line in file if line.startswith("SigIgn"))
+    result = {"content": [{"type": "text", "text": str(int(ignored, 16))}]}
+    raw('{"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}', json.dumps({"t": {"result": result}}))
 
 
 def broken():

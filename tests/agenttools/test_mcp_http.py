@@ -18,6 +18,7 @@ from atoll.agent.toolspec import Outcome
 from atoll.errors import AgentError
 
 from .conftest import SERVERS
+from .servers import PNG
 
 LONG = 120
 
@@ -53,7 +54,7 @@ def test_an_honest_server_does_what_it_is_asked(honest, backend, monkeypatch):
     async def task(tools):
         assert tools["shop__add"].idempotent
         assert await tools["shop__add"].call({"a": 1, "b": 2}) == Outcome("3")
-        assert await tools["shop__picture"].call({}) == Outcome("here", images=(("image/png", "aGk="),))
+        assert await tools["shop__picture"].call({}) == Outcome("here", images=(("image/png", PNG),))
         assert (await tools["shop__fail"].call({"why": "no apples"})).failed
         said = await tools["shop__put"].call({"key": "sesame-open"})
         assert said == Outcome("put ***"), "a key that was given to a server does not come back"

@@ -15,6 +15,8 @@ from atoll.agent.mcptools import attached
 from atoll.agent.toolspec import MOST_IMAGES, MOST_TEXT, Outcome, check_name
 from atoll.errors import AgentError, InvalidInput
 
+from .servers import PNG
+
 LONG = 120  # seconds that a good answer may take on a machine that is busy
 
 
@@ -53,7 +55,7 @@ def test_an_honest_server_does_what_it_is_asked(entry, backend, monkeypatch):
         again = {name for name, tool in tools.items() if tool.idempotent}
         assert again == {"shop__add", "shop__put"}, "what is read-only or idempotent may run again"
         assert await tools["shop__add"].call({"a": 1, "b": 2}) == Outcome("3")
-        assert await tools["shop__picture"].call({}) == Outcome("here", images=(("image/png", "aGk="),))
+        assert await tools["shop__picture"].call({}) == Outcome("here", images=(("image/png", PNG),))
         failed = await tools["shop__fail"].call({"why": "no apples"})
         assert failed.failed
         assert "fail" in failed.text
@@ -131,7 +133,7 @@ def test_a_line_without_end_is_cut_off_with_its_server(entry):
         (flood,) = tools.values()
         outcome = await flood.call({})
         assert outcome.failed
-        assert "a line of more than 16 MiB" in outcome.text
+        assert "a line of more than 4 MiB" in outcome.text
         assert (await flood.call({})).failed
 
     using({"bad": entry("raw", listed("endless line"), '{"endless line": "endless line"}', timeout=LONG)}, task)
@@ -142,7 +144,7 @@ def text(said):
 
 
 def binary(kind, mime):
-    return {"type": kind, "data": "aGkh", "mimeType": mime}
+    return {"type": kind, "data": PNG, "mimeType": mime}
 
 
 @pytest.mark.parametrize(
@@ -156,8 +158,8 @@ def binary(kind, mime):
         ({"content": [text("5")], "structuredContent": {"result": 5}}, Outcome("5")),
         ({"content": [text("1"), text("2")], "structuredContent": {"result": [1, 2]}}, Outcome("1\n2")),
         ({"content": [text("two")], "structuredContent": {"n": 2}}, Outcome('two\n{"n": 2}')),
-        ({"content": [binary("image", "image/png")]}, Outcome("", images=(("image/png", "aGkh"),))),
-        ({"content": [binary("audio", "audio/wav")]}, Outcome("[audio, audio/wav, 3 bytes]")),
+        ({"content": [binary("image", "image/png")]}, Outcome("", images=(("image/png", PNG),))),
+        ({"content": [binary("audio", "audio/wav")]}, Outcome("[audio, audio/wav, 9 bytes]")),
         (
             {"content": [{"type": "resource", "resource": {"uri": "file:///a", "text": "inside"}}]},
             Outcome("inside"),
@@ -181,7 +183,7 @@ def test_images_without_end_are_left_out_and_told():
 
     from atoll.agent.mcpanswers import outcome_of
 
-    half = ImageContent(type="image", data="A" * (MOST_IMAGES // 2), mime_type="image/png")
+    half = ImageContent(type="image", data=PNG.strip("=").ljust(MOST_IMAGES // 2, "A"), mime_type="image/png")
     outcome = outcome_of(CallToolResult(content=[half, half, half]))
     assert len(outcome.images) == 2
     assert "too large to be shown" in outcome.text
@@ -272,7 +274,7 @@ def test_a_long_description_is_cut_and_says_so(entry):
     using({"s": entry("raw", listed("a", description="x" * 50_000))}, task)
 
 
-@pytest.mark.parametrize("kind", ["deaf", "leaves_a_child"])
+@pytest.mark.parametrize("kind", ["deaf", "leaves_a_child", "leaves_a_daemon"])
 def test_nothing_is_left_of_a_server_that_does_not_want_to_end_or_leaves_others_behind(entry, tmp_path, kind):
     def pids():
         return list(map(int, (tmp_path / "pids").read_text().split()))

@@ -1,50 +1,40 @@
 """An MCP server that is a process of ours, talked to over its standard input and output.
 
-Like the transport of the SDK, but whatever a server writes is bounded: a line that does not end, and what it says on
-standard error, of which the end is kept to tell. And the whole group of its processes is gone afterwards, also when the
-server itself ended well and left others behind.
+Like the transport of the SDK, but whatever a server writes is bounded: a line that does not end or holds too much, and
+what it says on standard error, of which the end is kept to tell. And all of its processes are gone afterwards, also
+when the server itself ended well and left others behind.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from collections import deque
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.lowlevel
 import mcp_types
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
+
+from . import mcplaunch
+from .mcpguard import Guard, Said
+from .mcpmessages import LONGEST, MOST_VALUES, is_crowded
 
 if TYPE_CHECKING:
     from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
     from ..config.servers import Server
 
-LONGEST_LINE = 16 << 20
 _GRACE = 2.0
 _LAST_WORDS = 1.0
 _MOST_SAID = 2000
 _POLL = 0.01
-
-
-class Said:
-    """The end of what a server wrote where no answers are, for the sentence that tells why it is gone."""
-
-    def __init__(self) -> None:
-        self._text = ""
-        self.reason = ""
-        self.all_said = anyio.Event()
-
-    def add(self, data: bytes) -> None:
-        self._text = (self._text + data.decode("utf-8", "replace"))[-_MOST_SAID:]
-
-    def __str__(self) -> str:
-        lines = deque((line.strip() for line in self._text.splitlines() if line.strip()), maxlen=8)
-        return " | ".join(lines)
+# Only Linux lets a process find all that it has started.
+_HAS_LAUNCHER = sys.platform == "linux" and bool(sys.executable)
 
 
 @asynccontextmanager
@@ -54,33 +44,59 @@ async def stdio(server: Server, said: Said) -> AsyncGenerator[Any, None]:
     Raises:
         OSError: it cannot be started.
     """
-    with anyio.CancelScope(shield=True):  # a cancellation in between would leave a process that nobody knows
-        process = await anyio.open_process(
-            list(server.command),
-            env={**get_default_environment(), **server.env},
-            cwd=server.cwd,
-            start_new_session=True,
-        )
+    env = {**get_default_environment(), **server.env}
+    _check_command(server.command[0], server.cwd, env)
+    ear, mouth = os.pipe()
+    try:
+        with anyio.CancelScope(shield=True):  # a cancellation in between would leave a process that nobody knows
+            process = await anyio.open_process(
+                [*_launcher(ear), *server.command], env=env, cwd=server.cwd, start_new_session=True, pass_fds=[ear]
+            )
+    except BaseException:
+        os.close(mouth)
+        raise
+    finally:
+        os.close(ear)
+    guard = Guard(said)
     into, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outgoing, out = anyio.create_memory_object_stream[SessionMessage](0)
     assert process.stdin and process.stdout and process.stderr  # noqa: S101, PT018 - pipes are the default
     try:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_read, process.stdout, into, said)
+            tasks.start_soon(_read, process.stdout, into, said, guard)
             tasks.start_soon(_listen, process.stderr, said)
             tasks.start_soon(_write, process.stdin, out, into)
             try:
-                yield incoming, outgoing
+                yield guard.around(incoming, outgoing)
             finally:
                 tasks.cancel_scope.cancel()
     finally:
         with anyio.CancelScope(shield=True):
             for stream in (into, incoming, outgoing, out):
                 stream.close()
-            await _end(process)
+            try:
+                await _end(process, mouth)
+            finally:
+                os.close(mouth)
 
 
-async def _read(pipe: ByteReceiveStream, into: Any, said: Said) -> None:
+def _check_command(command: str, cwd: str | None, env: dict[str, str]) -> None:
+    """What cannot be found is told before anything starts."""
+    import errno
+    import shutil
+
+    in_a_directory = os.path.dirname(command)
+    place = os.path.join(cwd or "", command) if in_a_directory else command
+    if shutil.which(place, path=env.get("PATH", os.defpath)) is None:
+        number = errno.EACCES if in_a_directory and os.path.isfile(place) else errno.ENOENT
+        raise OSError(number, os.strerror(number), command)
+
+
+def _launcher(ear: int) -> list[str]:
+    return [sys.executable, "-I", "-S", mcplaunch.__file__, str(ear)] if _HAS_LAUNCHER else []
+
+
+async def _read(pipe: ByteReceiveStream, into: Any, said: Said, guard: Guard) -> None:
     rest = bytearray()
     with into, suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
         while True:
@@ -94,23 +110,31 @@ async def _read(pipe: ByteReceiveStream, into: Any, said: Said) -> None:
             *lines, tail = data.split(b"\n")
             for line in lines:
                 whole, rest = bytes(rest + line), bytearray()
-                await _take(whole, into, said)
+                if not await _take(whole, into, said, guard):
+                    return
             rest += tail
-            if len(rest) > LONGEST_LINE:
-                said.reason = f"it wrote a line of more than {LONGEST_LINE >> 20} MiB"
+            if len(rest) > LONGEST:
+                said.reason = f"it wrote a line of more than {LONGEST >> 20} MiB"
                 return
+            # A pipe that is always full gives nobody else a turn.
+            await anyio.lowlevel.checkpoint()
 
 
-async def _take(line: bytes, into: Any, said: Said) -> None:
+async def _take(line: bytes, into: Any, said: Said, guard: Guard) -> bool:
+    """Whether to read on."""
     if not line.strip():
-        return
+        return guard.bears_more()
+    if is_crowded(line):
+        said.reason = f"it wrote a line with more than {MOST_VALUES} values"
+        return False
     try:
         message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValueError:
         # Banners and prints of a server that does not keep to the protocol; told when it fails.
         said.add(line[:_MOST_SAID] + b"\n")
-    else:
-        await into.send(SessionMessage(message))
+        return guard.bears_more()
+    await into.send(SessionMessage(message))
+    return True
 
 
 async def _listen(pipe: ByteReceiveStream, said: Said) -> None:
@@ -131,8 +155,9 @@ async def _write(pipe: ByteSendStream, out: Any, into: Any) -> None:
         into.close()
 
 
-async def _end(process: Process) -> None:
+async def _end(process: Process, mouth: int) -> None:
     """As the protocol has it: close its input, wait; then ask it to end, wait; then kill all of it."""
+    _tell(mouth, mcplaunch.GO)
     assert process.stdin  # noqa: S101 - as above
     with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
         await process.stdin.aclose()
@@ -143,9 +168,13 @@ async def _end(process: Process) -> None:
         if not await _ended(process):
             _signal(process, signal.SIGTERM)
             await _ended(process)
-        # Also when the server has ended: what it started is in its group, and nobody else knows of it.
-        _signal(process, signal.SIGKILL)
-        await _ended(process)
+        if _HAS_LAUNCHER:
+            _tell(mouth, mcplaunch.KILL)
+            await _ended(process)
+        if not _HAS_LAUNCHER or process.returncode != 0:
+            # If the server has killed the launcher, what is in its group can still be found.
+            _signal(process, signal.SIGKILL)
+            await _ended(process)
         drains.cancel_scope.cancel()
     for pipe in (process.stdout, process.stderr):
         with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -170,6 +199,11 @@ async def _ended(process: Process) -> bool:
         while process.returncode is None:  # noqa: ASYNC110 - nothing tells it but asking
             await anyio.sleep(_POLL)
     return process.returncode is not None
+
+
+def _tell(mouth: int, word: bytes) -> None:
+    with suppress(OSError):
+        os.write(mouth, word)
 
 
 def _signal(process: Process, number: int) -> None:

@@ -6,18 +6,21 @@ import hashlib
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 from ..config.servers import Server, check_servers
 from ..errors import AgentError, AtollError
+from .mcpmessages import MOST_TOOLS
 from .toolspec import Outcome, Tool
 
-_MOST_TOOLS = 1000
 _MOST_PAGES = 100
 _LONGEST_DESCRIPTION = 20_000
 _LARGEST_SCHEMA = 200_000
+# Of all tools of a server together. A model is told all of it, at each of its turns.
+_LARGEST_LIST = 500_000
 _LONGEST_NAME = 64
 _GOODBYE = 5.0
 _UNKNOWN = " Whether the tool ran is unknown."
@@ -72,7 +75,7 @@ class _Link:
     def __init__(self, server: Server) -> None:
         import anyio
 
-        from .mcpstdio import Said
+        from .mcpguard import Said
 
         self.name = server.name
         self._server = server
@@ -134,7 +137,7 @@ class _Link:
             return stdio(self._server, self._said)
         from .mcphttp import http
 
-        return http(self._server)
+        return http(self._server, self._said)
 
     async def _listed(self, client: Any) -> list[Tool]:
         found: dict[str, Any] = {}
@@ -146,11 +149,18 @@ class _Link:
                     raise AgentError(f"it lists the tool {each.name[:80]!r} twice")
                 found[each.name] = each
             cursor = page.next_cursor
-            if cursor is None or len(found) > _MOST_TOOLS:
+            if cursor is None or len(found) > MOST_TOOLS:
                 break
-        if cursor is not None or len(found) > _MOST_TOOLS:
-            raise AgentError(f"its list of tools does not end, or has more than {_MOST_TOOLS}")
-        return [self._tool(name, found[name]) for name in self._chosen(list(found))]
+        if cursor is not None or len(found) > MOST_TOOLS:
+            raise AgentError(f"its list of tools does not end, or has more than {MOST_TOOLS}")
+        tools = [self._tool(name, found[name]) for name in self._chosen(list(found))]
+        size = sum(len(tool.name) + len(tool.description) + len(json.dumps(tool.parameters)) for tool in tools)
+        if size > _LARGEST_LIST:
+            raise AgentError(
+                f"its {len(tools)} tools take {size} characters to describe, and {_LARGEST_LIST} are the most that a "
+                "model is told of one server; name those that are needed in `tools`"
+            )
+        return tools
 
     def _chosen(self, names: list[str]) -> list[str]:
         wanted = self._server.tools
@@ -240,14 +250,26 @@ def _sentence(error: BaseException) -> str:
 
 
 def _named(tools: list[tuple[str, Tool]]) -> list[Tool]:
-    """Under names that a model can call and that stay the same from one start to the next."""
+    """Under names that a model can call and that stay the same from one start to the next, in whatever order they are
+    listed.
+
+    Raises:
+        AgentError: two would have the same name, which takes one that was made for it.
+    """
+    plain = [f"{server}__{tool.name}" for server, tool in tools]
+    often = Counter(plain)
     found: dict[str, Tool] = {}
-    for server, tool in tools:
-        plain = f"{server}__{tool.name}"
-        name = re.sub("[^a-zA-Z0-9_-]", "_", plain)
-        if name != plain or len(name) > _LONGEST_NAME or name in found:
-            # Two that differ only in what had to go still differ.
+    for (server, tool), name in zip(tools, plain, strict=True):
+        legal = re.sub("[^a-zA-Z0-9_-]", "_", name)
+        if legal != name or len(name) > _LONGEST_NAME or often[name] > 1:
+            # Two that differ only in what had to go still differ. Of two with the same name none gets it: one server
+            # must not pass for another.
             mark = hashlib.sha256(f"{server}\0{tool.name}".encode()).hexdigest()[:8]
-            name = f"{name[: _LONGEST_NAME - 9]}_{mark}"
-        found[name] = tool._replace(name=name)
+            legal = f"{legal[: _LONGEST_NAME - 9]}_{mark}"
+        if legal in found:
+            raise AgentError(
+                f"Two tools of MCP servers would be called {legal!r}, one of them {tool.name[:80]!r} of {server!r}: "
+                "leave one of them out with `tools`."
+            )
+        found[legal] = tool._replace(name=legal)
     return list(found.values())
