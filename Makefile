@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-# The tests wait for processes most of the time, so a few more run at once than there are processors.
-JOBS ?= $(shell echo $$(( $$(nproc 2>/dev/null || echo 1) + 1 )))
+# The tests wait for processes most of the time, so two more run at once than there are processors.
+JOBS ?= $(shell echo $$(( $$(nproc 2>/dev/null || echo 1) + 2 )))
 
 # The first Python that is new enough: `python3` may be an old one next to a python3.12.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \

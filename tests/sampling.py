@@ -16,34 +16,39 @@ import pytest
 from tests import thorough
 
 # Of these one in so many, whatever they are: each check of the conformance suite runs behind a dozen walls, and so is
-# tried behind a few of them every day. The others take longest: machines that break, engines, libraries that draw.
+# tried behind a few of them every day. The others take longest for what they are: kills at every point, machines that
+# break, engines, what other projects promise, libraries that draw.
 CHECKS = {
-    "tests/conformance/test_": 4,
+    "tests/conformance/test_": 5,
     "tests/conformance/test_guide": 1,
     "tests/conformance/test_matrix": 1,
     "tests/conformance/test_suite": 1,
     "tests/docker/": 2,
-    "tests/faults/": 2,
+    "tests/faults/": 3,
     "tests/guest/test_charts": 2,
     "tests/guest/test_display_libraries": 2,
     "tests/guest/test_figures": 2,
+    "tests/guest/test_programs_": 2,
+    "tests/packages/": 2,
+    "tests/parity/": 3,
+    "tests/review/test_hostile": 2,
+    "tests/review/test_kills": 2,
+    "tests/snapshots/": 2,
 }
 
-# Of the parameters of a function the first, and of the others one in so many. What hostile code tries is tried whole,
-# but for what takes longest, and so is what takes no time.
+# Of the parameters of a function the first, and of the others one in so many. What hostile code tries is tried as root
+# every day, and as a user, which is most of its parameters, every other day. What takes no time is tried whole.
 PARAMETERS = {
     "tests/": 2,
     "tests/agent": 1,
     "tests/config": 1,
-    "tests/escape/": 1,
-    "tests/escape/test_packages": 2,
+    "tests/guest/": 3,
     "tests/mcp": 1,
     "tests/models": 1,
-    "tests/parity/": 3,
     "tests/policy/": 1,
-    "tests/sandbox/test_hostile_": 3,
-    "tests/snapshots/test_hostile_files": 3,
+    "tests/sandbox/": 3,
     "tests/test_architecture": 1,
+    "tests/test_docs.py": 4,
     "tests/unit/": 1,
     "tests/views/test_table": 4,
 }
@@ -51,7 +56,6 @@ PARAMETERS = {
 # Of what another user tries once more, in a run that a test starts, one in so many.
 AGAIN = {
     "tests/codebases/": 2,
-    "tests/snapshots/": 3,
 }
 
 

@@ -43,9 +43,10 @@ def shared(usual):
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left(request):
+def nothing_is_left(request, monkeypatch):
     """What a test makes it also removes, as its document does."""
     if "wall" not in request.fixturenames:
+        monkeypatch.delenv("ATOLL_DRIVER", raising=False)  # of a test before it, whose wall lasts as long as the module
         yield
         return
     request.getfixturevalue("usual")

@@ -6,6 +6,7 @@ import shutil
 import signal
 import struct
 import time
+import traceback
 
 import pytest
 from tests.views import trees
@@ -63,6 +64,9 @@ def paths_of(view):
             for directory, names, others, _ in os.fwalk(".", dir_fd=root):
                 found += [os.path.normpath(f"{directory}/{name}") for name in [*names, *others]]
             os.write(writer, json.dumps(found).encode())
+        except BaseException:
+            os.write(2, traceback.format_exc().encode())
+            raise
         finally:
             os._exit(0)
     os.close(writer)
