@@ -98,7 +98,7 @@ def test_ids_by_their_beginning(kept):
         kept.resolve("%")
 
 
-def test_a_fork_has_only_what_had_ended_by_then(kept):
+def test_what_was_under_way_is_in_doubt_in_a_fork(kept):
     id = kept.create("agent", SETTINGS, context="long")
     hold = kept.claim(id)
     for number in range(4):
@@ -106,7 +106,7 @@ def test_a_fork_has_only_what_had_ended_by_then(kept):
         if number != 1:
             kept.end(hold, f"m{number}", {"n": number}, f"snap{number}")
     twin = kept.fork(id, 3, {"more": 1})
-    assert [step.key for step in kept.steps(twin)] == ["m0", "m2"]
+    assert [(step.key, step.outcome) for step in kept.steps(twin)] == [("m0", {"n": 0}), ("m1", None), ("m2", {"n": 2})]
     assert kept.context(twin) == "long"
     assert kept.run(twin).settings == {**SETTINGS, "more": 1}
     assert kept.snapshots(id) == {"snap3"}, "the others belong to the second line, too"

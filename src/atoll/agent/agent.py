@@ -10,16 +10,17 @@ from ..errors import InvalidInput
 from ..policy.text import shown
 from . import checks, conducting, journal, tracing
 from .events import Event, Listener
+from .ground import CHANGING
 from .kit import Kit, price_of
 from .limits import Price
-from .options import Options, options, run_settings
+from .options import Options, changed, options, run_settings
 from .results import Result, Status, Trajectory, result_of, status_of, trajectory_of
 from .sandboxtools import NAMES
 from .toolspec import Tool
 
 if TYPE_CHECKING:
     from .journal import Hold
-    from .rows import Run
+    from .rows import Run, Step
     from .streaming import AsyncRunning
 
 
@@ -121,10 +122,16 @@ class AsyncAgent:
             raise InvalidInput(f"A tool of yours has the name {shown(min(clash))}, which the sandbox has already.")
         return journal.shared().create(kind, settings, context=_json(context))
 
-    async def resume(self, trajectory_id: str, *, validate: Callable[[str], Any] | None = None) -> Result:
+    async def resume(
+        self, trajectory_id: str, *, validate: Callable[[str], Any] | None = None, **changes: Any
+    ) -> Result:
         """Go on with a run that was interrupted, at the very step; what has ended is not done again.
 
         The model, the limits and the sandbox are those of the run; tools, servers and keys are this agent's.
+
+        Args:
+            changes: `model`, `base_url`, `keep` or limits, for what is left of it. A run that ended at a limit goes on
+                when a larger one is given.
 
         Raises:
             TrajectoryNotFound: there is none; the beginning of an id is enough.
@@ -132,7 +139,8 @@ class AsyncAgent:
             Busy: a process works on it.
         """
         kept = journal.shared()
-        hold = kept.claim(kept.resolve(trajectory_id).id)
+        run = kept.resolve(trajectory_id)
+        hold = kept.claim(run.id, changes=changed(run.settings, changes))
         return await self._conduct(hold, validate, self._listen)
 
     async def follow(self, trajectory_id: str, listen: Listener | None) -> Result:
@@ -141,27 +149,29 @@ class AsyncAgent:
         hold = kept.claim(kept.resolve(trajectory_id).id)
         return await self._conduct(hold, None, _both(self._listen, listen))
 
-    async def fork(self, trajectory_id: str, at: int, *, prompt: str | None = None) -> Result:
+    async def fork(self, trajectory_id: str, at: int, *, prompt: str | None = None, **changes: Any) -> Result:
         """Begin a second line of a run after its step `at`, with conversation, files and variables as they were then.
 
         Args:
             at: the number of a step, as `atoll logs` shows it; 0 is the beginning.
             prompt: something to tell the model there.
+            changes: as for `resume`.
 
         Raises:
             TrajectoryNotFound, InvalidInput: there is no such run, or step.
         """
-        return await self.resume(self.prepare_fork(trajectory_id, at, prompt=prompt))
+        return await self.resume(self.prepare_fork(trajectory_id, at, prompt=prompt, **changes))
 
-    def prepare_fork(self, trajectory_id: str, at: int, *, prompt: str | None = None) -> str:
+    def prepare_fork(self, trajectory_id: str, at: int, *, prompt: str | None = None, **changes: Any) -> str:
         """As `fork`, without going on; the id of the new line."""
         kept = journal.shared()
         run = kept.resolve(trajectory_id)
         if "lent" in run.settings["sandbox"]:
             raise InvalidInput(f"{run.id} worked in a sandbox that was lent to it, which a second line cannot have.")
+        _check_kept(kept.steps(run.id), at)
         turns = sum(step.kind == "model" and step.number <= at for step in kept.steps(run.id))
         redirect = None if prompt is None else {"turn": turns, "text": prompt}
-        return kept.fork(run.id, at, {"redirect": redirect})
+        return kept.fork(run.id, at, {**changed(run.settings, changes), "redirect": redirect})
 
     def status(self, trajectory_id: str) -> Status:
         """How a run stands, whichever process works on it. Raises TrajectoryNotFound."""
@@ -169,9 +179,16 @@ class AsyncAgent:
         return status_of(kept, kept.resolve(trajectory_id))
 
     def cancel(self, trajectory_id: str) -> bool:
-        """End a run, whichever process works on it; whether it had not ended before. Raises TrajectoryNotFound."""
+        """End a run, whichever process works on it; whether it had not ended before.
+
+        Raises:
+            TrajectoryNotFound: there is none.
+            InvalidInput: it is a helper's; cancel the run that it helps.
+        """
+        from .forgetting import cancel
+
         kept = journal.shared()
-        return kept.request_cancel(kept.resolve(trajectory_id).id)
+        return cancel(kept, kept.resolve(trajectory_id).id)
 
     def trajectory(self, trajectory_id: str) -> Trajectory:
         """A run with all of its steps. Raises TrajectoryNotFound."""
@@ -188,16 +205,27 @@ class AsyncAgent:
         id = self.prepare(prompt, kind=kind, context=context, validate=validate)
         return await self._conduct(journal.shared().claim(id), validate if callable(validate) else None, self._listen)
 
+    def _check_key(self, run: Run) -> None:
+        """Raises InvalidInput where a key would go to another server than the one that it was given for."""
+        settings = self._options.settings
+        if self._options.api_key is not None and settings["base_url"] != run.settings["base_url"]:
+            raise InvalidInput(
+                f"api_key was given for {settings['base_url'] or 'the usual server'}, and the run {run.id} "
+                f"asks {run.settings['base_url'] or 'that of ' + str(run.settings['model'])}.",
+                hint="Give the agent the base_url that the key is for, and resume with base_url= to change it.",
+            )
+
     async def _conduct(self, hold: Hold, function: Callable[[str], Any] | None, listen: Listener | None) -> Result:
         from .mcptools import attached
 
         kept = journal.shared()
         try:
             run = kept.run(hold.run)
+            self._check_key(run)
             model = models.load(run.settings["model"], base_url=run.settings["base_url"], api_key=self._options.api_key)
             price = _price(run)
         except BaseException as error:
-            kept.release(hold, {"error": str(error)})
+            _give_up(kept, hold, error)
             raise
         begun = False
         traced = tracing.listener(run.settings["model"])
@@ -212,7 +240,7 @@ class AsyncAgent:
             if traced is not None:
                 traced.close(type(error).__name__)
             if not begun:
-                kept.release(hold, {"error": str(error)})
+                _give_up(kept, hold, error)
             raise
         finally:
             await model.aclose()
@@ -228,6 +256,26 @@ def _both(one: Listener | None, two: Listener | None) -> Listener | None:
         two(event)
 
     return tell
+
+
+def _check_kept(steps: list[Step], at: int) -> None:
+    """Raises InvalidInput where the sandbox was not kept as it was after the step `at`."""
+    changing = [
+        step for step in steps if step.name in CHANGING and step.number <= at and (step.outcome or {}).get("ran")
+    ]
+    if changing and changing[-1].snapshot is None:
+        good = max((step.number for step in changing if step.snapshot is not None), default=0)
+        raise InvalidInput(
+            f"The sandbox could not be kept after step {changing[-1].number}, so no second line can begin at {at}.",
+            hint=f"Begin at {good}. A step is not kept while a process has a file open to write to.",
+        )
+
+
+def _give_up(kept: journal.Journal, hold: Hold, error: BaseException) -> None:
+    """Let go of a run; of one that did nothing yet, nothing is left."""
+    kept.release(hold, {"error": str(error)})
+    if hold.fence == 1 and not kept.steps(hold.run):
+        kept.delete(hold.run)
 
 
 def _nobody(event: Event) -> None:

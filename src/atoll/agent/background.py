@@ -49,5 +49,7 @@ def status(id: str) -> dict[str, Any]:
 
 def cancel(id: str) -> bool:
     """End a run, whichever process works on it; whether it had not ended before. Raises TrajectoryNotFound."""
+    from . import forgetting
+
     kept = journal.shared()
-    return kept.request_cancel(kept.resolve(id).id)
+    return forgetting.cancel(kept, kept.resolve(id).id)

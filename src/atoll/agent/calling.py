@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..errors import AtollError, InvalidInput, SandboxGone, SandboxNotFound, Unresponsive
+from ..errors import AtollError, InvalidInput, ProtocolError, SandboxGone, SandboxNotFound, Unresponsive
 from ..models import ToolCall
 from . import prompts, showing
 from .ground import CHANGING, Ground
@@ -28,13 +29,28 @@ UNKNOWN = (
 )
 LONGEST_CELL = 600.0
 _GRACE = 5.0
-_GONE = (SandboxGone, SandboxNotFound, Unresponsive)
+# What a sandbox may do to itself, or hostile code to it. It is not used any more then, whatever is left of it.
+GONE = (SandboxGone, SandboxNotFound, Unresponsive, ProtocolError)
 
 
 class Calling:
+    """Makes the calls of one run.
+
+    Args:
+        outside: the tools that do not act in the sandbox.
+        offered: the names of all that the model was told of when the run began, which may be more than there are now.
+    """
+
     def __init__(
-        self, steps: Steps, ledger: Ledger, ground: Ground, recursion: Recursion, outside: Sequence[Tool]
+        self,
+        steps: Steps,
+        ledger: Ledger,
+        ground: Ground,
+        recursion: Recursion,
+        outside: Sequence[Tool],
+        offered: Sequence[str] = (),
     ) -> None:
+        self._offered = frozenset(offered)
         self._steps = steps
         self._ledger = ledger
         self._ground = ground
@@ -94,9 +110,12 @@ class Calling:
         tool, arguments, wrong = self._understood(call)
 
         async def act() -> tuple[Outcome, str | None]:
+            in_doubt = self._steps.known(key) is not None
+            if tool is None and in_doubt and call.name in self._offered:
+                # It is there no more, and may have had its effect when it was.
+                return {**_outcome(Given(UNKNOWN, failed=True)), "unknown": True}, None
             if tool is None or wrong is not None:
                 return _outcome(Given(wrong or "", failed=True)), None
-            in_doubt = self._steps.known(key) is not None
             if call.name in self._inside and not (in_doubt and call.name in CHANGING and not self._ground.reversible):
                 return await self._in_sandbox(key, tool, arguments)
             if in_doubt and (call.name in self._inside or not tool.idempotent):
@@ -127,10 +146,10 @@ class Calling:
         snapshot: str | None = None
         lost: dict[str, str] = {}
         try:
-            given = await tool.call(arguments)
+            given = await self._in_time(tool, arguments)
             if tool.name in CHANGING:
                 snapshot, lost = await self._ground.mark(key)
-        except _GONE as error:
+        except GONE as error:
             given = Given(ended(error), failed=True)
             self._ground.lose(f"The sandbox ended: {error.message}")
         finally:
@@ -144,6 +163,17 @@ class Calling:
         if cell.final is not None and not given.failed:
             outcome["final"] = cell.final.text
         return outcome, snapshot
+
+    async def _in_time(self, tool: Tool, arguments: dict[str, Any]) -> Given:
+        """A tool of the sandbox. A cell and a command have clocks of their own, which let them tell what they did."""
+        import anyio
+
+        await self._ground.open()  # to install packages may take minutes, and is no part of a step
+        if tool.name in ("run_code", "run_command"):
+            return await tool.call(arguments)
+        with anyio.move_on_after(self._seconds):
+            return await tool.call(arguments)
+        return Given(f"{tool.name} was stopped: it ran out of time after {self._seconds:g} s.", failed=True)
 
     async def _cell(self, sandbox: AsyncSandbox, code: str) -> Given:
         """Run code. What its own time is does not count the waiting for models that it asks."""
@@ -160,15 +190,22 @@ class Calling:
             while (left := self._seconds - (time.monotonic() - began - cell.waited)) > 0:  # noqa: ASYNC110 - a clock
                 await anyio.sleep(min(max(left, 0.01), 1.0 if left > 2 else 0.05))
             late = True
-            await sandbox.interrupt()
+            with suppress(AtollError):  # then it is broken off below
+                await sandbox.interrupt()
             await anyio.sleep(_GRACE)
             scope.cancel()
 
+        failure: Exception | None = None
         with anyio.CancelScope() as scope:
             async with anyio.create_task_group() as group:
                 group.start_soon(watch, scope)
-                execution = await sandbox.run_code(code, timeout=LONGEST_CELL, on_stdout=heard.append)
+                try:
+                    execution = await sandbox.run_code(code, timeout=LONGEST_CELL, on_stdout=heard.append)
+                except Exception as error:  # noqa: BLE001  # raised below, bare: the group would wrap it
+                    failure = error
                 group.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
         if execution is None:
             stopped = f"[stopped: it ran out of time after {self._seconds:g} s, and did not let itself be interrupted]"
             return Given(f"{showing.clip(''.join(heard))}\n{stopped}".strip(), failed=True)
@@ -184,7 +221,7 @@ class Calling:
         try:
             return Given(as_text(await sandbox.variables.get(name)))
         except AtollError as error:
-            if isinstance(error, _GONE):
+            if isinstance(error, GONE):
                 raise
             return Given(f"The variable {name!r} cannot be the answer: {error}", failed=True)
         except (TypeError, ValueError) as error:  # bytes, a table: nothing that can be said as text

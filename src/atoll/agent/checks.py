@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidInput
+from ..errors import AgentError, Busy, InvalidInput
 from ..policy.text import shown
 from . import showing
 from .ground import Ground
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Check = str | Mapping[str, str] | Callable[[str], Any]
 _PASSED = "_atoll_passed"
+_NOT_RUN = (126, 127)
 
 
 def described(check: Check | None) -> dict[str, str] | None:
@@ -54,8 +55,11 @@ async def judge(
                 f"The answers of this run are judged by the function {check['function']}, which is not here.",
                 hint="Give it as validate= to the agent that goes on with the run.",
             )
-        return await _by_function(function, answer)
-    twin = await ground.twin()
+        return await _by_function(function, answer, seconds)
+    try:
+        twin = await ground.twin()
+    except Busy as error:
+        return f"The sandbox cannot be looked at as it is: {error} Close it, then answer again."
     try:
         if "command" in check:
             return await _by_command(twin, check["command"], answer, seconds)
@@ -67,14 +71,16 @@ async def judge(
             await twin.destroy()
 
 
-async def _by_function(function: Callable[[str], Any], answer: str) -> str | None:
+async def _by_function(function: Callable[[str], Any], answer: str, seconds: float) -> str | None:
+    import anyio
     import anyio.to_thread
 
     try:
-        # In a tuple, since no bare coroutine leaves a thread of trio's.
-        (said,) = await anyio.to_thread.run_sync(lambda: (function(answer),), abandon_on_cancel=True)
-        if hasattr(said, "__await__"):
-            said = await said
+        with anyio.fail_after(seconds):
+            # In a tuple, since no bare coroutine leaves a thread of trio's.
+            (said,) = await anyio.to_thread.run_sync(lambda: (function(answer),), abandon_on_cancel=True)
+            if hasattr(said, "__await__"):
+                said = await said
         if isinstance(said, str):
             return said or "The check gave an empty text."
         return None if said is None or bool(said) else "The check said no."
@@ -83,7 +89,13 @@ async def _by_function(function: Callable[[str], Any], answer: str) -> str | Non
 
 
 async def _by_command(twin: AsyncSandbox, command: str, answer: str, seconds: float) -> str | None:
-    done = await twin.run(command, stdin=answer, timeout=seconds)
+    done = await twin.run(command, stdin=answer.encode("utf-8", "replace"), timeout=seconds)
+    if done.exit_code in _NOT_RUN and not done.timed_out:
+        raise AgentError(
+            f"The check {shown(command)} cannot be run in the sandbox (exit code {done.exit_code}): "
+            f"{done.stderr.strip()[-300:]}",
+            hint="Begin again with one that can.",
+        )
     return None if done.success else showing.of_command(done, seconds).text
 
 
@@ -92,6 +104,8 @@ async def _by_code(twin: AsyncSandbox, code: str, answer: str, seconds: float) -
     execution = await twin.run_code(_judging(code), timeout=seconds)
     if execution.error is None and not execution.timed_out and not execution.state_lost:
         return None
+    if execution.error is not None and execution.error.name == "AssertionError" and execution.error.value:
+        return execution.error.value
     return showing.of_cell(execution).text
 
 
@@ -112,6 +126,7 @@ def _judging(code: str) -> str:
         tree.body[-1:] = ast.parse(f"{_PASSED} = None").body
         tree.body[-1].value = value
         said = "'the last value of the check is ' + repr(" + _PASSED + ")"
-        tree.body += ast.parse(f"assert {_PASSED} is None or bool({_PASSED}), {said}").body
+        passed = f"{_PASSED} is None or (bool({_PASSED}) and not hasattr({_PASSED}, '__await__'))"
+        tree.body += ast.parse(f"assert {passed}, {said}").body
         return ast.unparse(ast.fix_missing_locations(tree))
     return code

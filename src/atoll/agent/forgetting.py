@@ -32,6 +32,23 @@ def forget(journal: Journal, id: str) -> None:
         _delete_snapshots(each, needless)
 
 
+def cancel(journal: Journal, id: str) -> bool:
+    """End a run, whichever process works on it; whether it had not ended before.
+
+    Where no process works on it, its sandboxes are ended here, and those of its helpers.
+
+    Raises:
+        TrajectoryNotFound: there is none.
+        InvalidInput: it is a helper's, of a run that a process works on.
+    """
+    wanted = journal.request_cancel(id)
+    tree = recorded(journal, id)
+    if wanted and tree.run.state == "cancelled" and not tree.run.settings.get("keep"):
+        for each in everyone(tree):
+            _destroy_sandboxes(each.run.id)
+    return wanted
+
+
 def _destroy_sandboxes(run: str) -> None:
     for info in Sandbox.list({LABEL: run}):
         if info.status != "gone":

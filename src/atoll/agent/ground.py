@@ -46,7 +46,7 @@ class Ground:
         self._trusted = hold.clean
         self._sandbox: AsyncSandbox | None = None
         self._point: str | None = None
-        self._unkept: list[int] = []
+        self._unkept = 0
         self._snapshots = True
         self._why: str | None = None
         self._note: str | None = None
@@ -82,9 +82,9 @@ class Ground:
         if step.outcome is None:
             self._trusted = False
         elif step.snapshot is not None:
-            self._point, self._unkept = step.snapshot, []
+            self._point, self._unkept = step.snapshot, 0
         elif step.outcome.get("ran"):
-            self._unkept.append(step.number)
+            self._unkept += 1
 
     async def open(self) -> AsyncSandbox:
         """The sandbox. Raises as `AsyncSandbox.create` and `AsyncSandbox.connect` do."""
@@ -105,22 +105,25 @@ class Ground:
 
         There is no snapshot where the wall has none, or while a process is writing a file.
         """
-        if self._sandbox is None or not self._snapshots:
+        if self._sandbox is None:
+            return None, {}
+        if not self._snapshots:
+            self._unkept += 1
             return None, {}
         name = f"{self._hold.run}.{key}.{self._hold.fence}"
         try:
             made = await self._sandbox.snapshot(name)
-        except Unsupported:
-            self._snapshots = False
+        except (Unsupported, Busy) as error:
+            self._snapshots = isinstance(error, Busy)
+            self._unkept += 1
             return None, {}
-        except Busy:
-            return None, {}
-        self._point, self._unkept = made.name, []
+        self._point, self._unkept = made.name, 0
         return made.name, dict(made.lost)
 
     def lose(self, reason: str) -> None:
         """The sandbox is gone, or not to be used any more; the next `open` has another one."""
         if self._sandbox is not None:
+            self.leave()
             self._former, self._sandbox = self._sandbox.id, None
         self._trusted = False
         self._why = reason
@@ -129,7 +132,7 @@ class Ground:
         """Another sandbox that is as this one was after the last step, for the caller to use and destroy."""
         from ..sandbox import AsyncSandbox
 
-        if self._point is not None:
+        if self._point is not None and not self._unkept:
             return await AsyncSandbox.create(snapshot=self._point, **self._restorable())
         if self._sandbox is None and self._former is None and self._lent is None:
             return await self._fresh()
@@ -164,10 +167,7 @@ class Ground:
     def _tell(self, what: str) -> None:
         back = "It is as it was at the beginning" if self._point is None else "It is back as it was after the last step"
         if self._unkept:
-            numbers = ", ".join(map(str, self._unkept))
-            back = (
-                f"What the steps {numbers} did in it is lost, since it could not be kept then; it is as it was before"
-            )
+            back = f"What the last {self._unkept} calls did in it is lost: it could not be kept. It is as it was before"
         self._note = f"{what} {back}. Processes that ran in it are gone."
 
     async def _make(self) -> AsyncSandbox:

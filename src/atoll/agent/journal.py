@@ -37,19 +37,25 @@ _END = """INSERT INTO outcomes (run, key, outcome, snapshot, ended)
 _UNDO = """DELETE FROM steps WHERE run = ? AND key = ?
     AND NOT EXISTS (SELECT 1 FROM outcomes WHERE run = ? AND key = ?)
     AND EXISTS (SELECT 1 FROM runs WHERE id = ? AND fence = ?)"""
-_TAKE = """UPDATE runs SET fence = fence + 1, owner_pid = ?, owner_started = ?, owner_boot = ?, lease = ?, cancel = 0,
+_TAKE = """UPDATE runs SET fence = fence + 1, owner_pid = ?, owner_started = ?, owner_boot = ?, lease = ?,
     state = 'running', updated = ? WHERE id = ?"""
 _RENEW = "UPDATE runs SET lease = ? WHERE id = ? AND fence = ?"
+_RENEW_ALL = """UPDATE runs SET lease = ?
+    WHERE owner_pid = ? AND owner_started = ? AND owner_boot = ? AND state = 'running'"""
 _SANDBOX = "UPDATE runs SET sandbox = ? WHERE id = ? AND fence = ?"
-_FINISH = """UPDATE runs SET state = ?, result = ?, owner_pid = NULL, owner_started = NULL, owner_boot = NULL,
+_FINISH = """UPDATE runs SET state = CASE WHEN cancel THEN 'cancelled' ELSE ? END,
+    result = ?, owner_pid = NULL, owner_started = NULL, owner_boot = NULL,
     lease = 0, updated = ? WHERE id = ? AND fence = ?"""
 _RELEASE = "UPDATE runs SET owner_pid = NULL, lease = 0, result = ?, updated = ? WHERE id = ? AND fence = ?"
 _COPY_STEPS = """INSERT INTO steps (run, number, key, parent, kind, name, request, began, tries)
-    SELECT ?, s.number, s.key, s.parent, s.kind, s.name, s.request, s.began, s.tries FROM steps s
-    JOIN outcomes o ON o.run = s.run AND o.key = s.key WHERE s.run = ? AND s.number <= ?"""
+    SELECT ?, number, key, parent, kind, name, request, began, tries FROM steps WHERE run = ? AND number <= ?"""
 _COPY_OUTCOMES = """INSERT INTO outcomes (run, key, outcome, snapshot, ended)
     SELECT ?, o.key, o.outcome, o.snapshot, o.ended FROM outcomes o JOIN steps s ON s.run = o.run AND s.key = o.key
     WHERE o.run = ? AND s.number <= ?"""
+
+
+_CANCELLED = "UPDATE runs SET state = 'cancelled', fence = fence + 1, result = ?, updated = ? WHERE id = ?"
+_NOTHING = {"response": "", "error": "It was cancelled."}
 
 
 class Hold(NamedTuple):
@@ -92,10 +98,11 @@ class Journal:
                     db.execute("INSERT INTO contexts (run, data) VALUES (?, ?)", (chosen, dump(context)))
         return chosen
 
-    def claim(self, id: str, *, force: bool = False) -> Hold:
+    def claim(self, id: str, *, force: bool = False, changes: Mapping[str, Any] | None = None) -> Hold:
         """Take a run over, to go on with it.
 
         Args:
+            changes: take the place of its settings of the same names. One that ended at a limit goes on with others.
             force: also from a process that lives, for parts of a run that the caller has taken over already.
 
         Raises:
@@ -106,24 +113,36 @@ class Journal:
         me = procid.current()
         with self._db.transaction() as db:
             run = _one(id, db.execute(f"{RUN} WHERE id = ?", (id,)).fetchall())
-            if run.state in FINAL:
+            if run.state in FINAL and not (run.state == "limited" and (changes or {}).get("limits")):
+                more = "Go on with larger limits, or begin" if run.state == "limited" else "Begin"
                 raise InvalidInput(
                     f"The run {id} has ended: it is {run.state}.",
-                    hint=f"Begin another line from one of its steps with fork({id!r}, at=N).",
+                    hint=f"{more} another line after one of its steps: fork, or `atoll resume {id} --at N`.",
                 )
+            if run.parent is not None and not force:
+                raise InvalidInput(f"{id} is a part of the run {run.parent}.", hint="Go on with that one.")
             alive = run.owner is not None and procid.is_alive(run.owner)
             if alive and run.lease > uptime() and not force:
                 raise Busy(f"The process {run.owner.pid if run.owner else 0} works on the run {id}.")
-            db.execute(_TAKE, (me.pid, me.started, me.boot, uptime() + LEASE, time.time(), id))
+            if run.cancel:  # and its process ended before it could
+                db.execute(_CANCELLED, (dump(_NOTHING), time.time(), id))
+            else:
+                db.execute(_TAKE, (me.pid, me.started, me.boot, uptime() + LEASE, time.time(), id))
+                if changes:
+                    db.execute("UPDATE runs SET settings = ? WHERE id = ?", (dump({**run.settings, **changes}), id))
+        if run.cancel:
+            raise InvalidInput(f"The run {id} has ended: it is cancelled.")
         return Hold(id, run.fence + 1, clean=not alive)
 
     def renew(self, hold: Hold) -> None:
-        """Keep a run for another while.
+        """Keep a run for another while, with its parts and whatever else this process has.
 
         Raises:
             LeaseLost: it belongs to another process now.
         """
         self._fenced(hold, _RENEW, (uptime() + LEASE, hold.run, hold.fence))
+        me = procid.current()
+        self._db.write(_RENEW_ALL, (uptime() + LEASE, me.pid, me.started, me.boot))
 
     def is_cancelled(self, hold: Hold) -> bool:
         """Whether somebody wants it cancelled. Raises LeaseLost."""
@@ -181,25 +200,26 @@ class Journal:
     def request_cancel(self, id: str) -> bool:
         """Have a run cancelled: by its process, within moments, or here and now where it has none.
 
-        Gives whether it was still to be cancelled. Raises TrajectoryNotFound.
+        Gives whether it was still to be cancelled. Raises TrajectoryNotFound, and InvalidInput for a part of a run that
+        a process works on: a helper is cancelled with the run that it helps.
         """
         with self._db.transaction() as db:
             run = _one(id, db.execute(f"{RUN} WHERE id = ?", (id,)).fetchall())
+            if run.parent is not None and is_held(run):
+                raise InvalidInput(f"{id} is a part of the run {run.parent}.", hint="Cancel that one.")
             if run.state in FINAL:
                 return False
             if is_held(run):
                 db.execute("UPDATE runs SET cancel = 1 WHERE id = ?", (id,))
             else:
-                cancelled = (
-                    "UPDATE runs SET state = 'cancelled', fence = fence + 1, result = ?, updated = ? WHERE id = ?"
-                )
-                db.execute(cancelled, (dump({"response": "", "error": "It was cancelled."}), time.time(), id))
+                known = {**_NOTHING, **(run.result or {}), "error": _NOTHING["error"]}
+                db.execute(_CANCELLED, (dump(known), time.time(), id))
         return True
 
     def fork(self, id: str, at: int, changes: Mapping[str, Any]) -> str:
         """A run of its own that begins with the first steps of another, up to the number `at`; its id.
 
-        `changes` take the place of settings of the same names.
+        `changes` take the place of settings of the same names. What was under way then is in doubt in the new run.
 
         Raises:
             TrajectoryNotFound: there is none.

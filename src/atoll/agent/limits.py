@@ -134,11 +134,17 @@ class Ledger:
 
     def count_tool_call(self) -> None:
         """Raises LimitReached."""
-        if self.tool_calls >= self.limits.max_tool_calls:
-            raise LimitReached(
-                "max_tool_calls", f"The model has made {self.tool_calls} tool calls, which are all that it may."
-            )
-        self.tool_calls += 1
+        for each in self.all():
+            if each.tool_calls >= each.limits.max_tool_calls:
+                raise LimitReached(
+                    "max_tool_calls", f"{each.tool_calls} tool calls were made, which are all that there may be."
+                )
+        self.add_tool_call()
+
+    def add_tool_call(self) -> None:
+        """Count one that was made already, whatever the limit."""
+        for each in self.all():
+            each.tool_calls += 1
 
     def spent(self) -> Spent:
         return Spent(self.prompt_tokens, self.completion_tokens, self.cached_tokens, self.cost)

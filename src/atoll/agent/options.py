@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import config
-from ..errors import InvalidInput, ModelError
+from .. import config, registry, store
+from ..errors import InvalidInput, ModelError, UnknownDriver
 from ..policy.text import shown
 from . import checks, prompts
 from .limits import Limits
@@ -87,7 +87,8 @@ def run_settings(
     if not settings["model"]:
         raise ModelError(
             "No model was chosen.",
-            hint='Give one, as in Agent(model="openai/gpt-4o-mini"), or set ATOLL_MODEL, or `model` in atoll.toml.',
+            hint='Give one, as in Agent(model="openai/gpt-4o-mini") or -m openai/gpt-4o-mini; or set ATOLL_MODEL, or '
+            "`model` in an atoll.toml that is trusted.",
         )
     check = checks.described(validate if validate is not None else made.validate)
     limits = _limits(settings, kind)
@@ -114,6 +115,30 @@ def run_settings(
     }
 
 
+def changed(settings: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a run's settings is another when it goes on so.
+
+    Raises:
+        InvalidInput: a name that cannot be changed, or a value that cannot be.
+    """
+    changes: dict[str, Any] = {}
+    limits = dict(settings["limits"])
+    for name, value in wanted.items():
+        if name in limits:
+            limits[name] = config.check(name, value)
+            changes["limits"] = limits
+            if name == "max_cost":
+                changes["strict_cost"] = True
+        elif name in ("model", "base_url"):
+            changes[name] = config.check(name, value)
+        elif name == "keep":
+            changes[name] = bool(value)
+        else:
+            known = ", ".join([*limits, "model", "base_url", "keep"])
+            raise InvalidInput(f"{name} of a run cannot be changed; {known} can.")
+    return changes
+
+
 def _limits(settings: config.Settings, kind: str) -> Limits:
     budget = settings["agent_token_budget" if kind == "agent" else "token_budget"]
     if kind == "agent" and _source(settings, "token_budget") == "argument":
@@ -128,12 +153,11 @@ def _source(settings: config.Settings, name: str) -> str:
 
 def _sandbox(given: Any, settings: config.Settings) -> dict[str, Any]:
     """The keywords of `Sandbox.create`, or the id of a sandbox that is lent to the agent."""
-    if isinstance(given, str):
-        return {"lent": given}
+    id = given if isinstance(given, str) else getattr(given, "id", None)
+    if isinstance(id, str) and not isinstance(given, Mapping):
+        store.shared().get(id)  # raises SandboxNotFound
+        return {"lent": id}
     if given is not None and not isinstance(given, Mapping):
-        id = getattr(given, "id", None)
-        if isinstance(id, str):
-            return {"lent": id}
         raise InvalidInput(
             f"sandbox is {shown(given)}; give a mapping such as {{'driver': 'jail'}}, a sandbox, or the id of one."
         )
@@ -146,7 +170,29 @@ def _sandbox(given: Any, settings: config.Settings) -> dict[str, Any]:
     if "packages" in wishes:
         wishes["packages"] = list(wishes["packages"])
     _check_json(wishes)
+    _check_wishes(wishes)
     return wishes
+
+
+def _check_wishes(wishes: dict[str, Any]) -> None:
+    """Raises before a model is asked, and paid, for what could never be run."""
+    from difflib import get_close_matches
+
+    from ..client.choosing import names_in
+    from ..policy.spec import make_spec
+
+    known = [*(make_spec.__kwdefaults__ or ()), "driver"]
+    for name in wishes:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            guess = f" Did you mean {near[0]!r}?" if near else f" There are {', '.join(known)}."
+            raise InvalidInput(f"sandbox has {name!r}, which is no keyword of Sandbox.create.{guess}")
+    make_spec(**{name: value for name, value in wishes.items() if name != "driver"})
+    for name in names_in(wishes.get("driver")):
+        if name not in registry.names():
+            raise UnknownDriver(f"There is no driver {name!r}.", hint=f"There are {', '.join(registry.names())}.")
+    if wishes.get("source") is not None and not os.path.isdir(wishes["source"]):
+        raise InvalidInput(f"source={wishes['source']!r} is not a directory.")
 
 
 def _check_json(wishes: dict[str, Any]) -> None:

@@ -39,8 +39,6 @@ _CHECKED = "Your answer is checked before it counts. If the check fails, you are
 NUDGE = "You said nothing. Go on with the task, or reply with your answer."
 GO_ON = "Your reply was cut off because it was long. Go on exactly where it stopped, without repeating anything."
 
-_BLOCK = re.compile(r"^```repl[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
-_FINAL = re.compile(r"^\s*FINAL\((.*)\)\s*$", re.DOTALL)
 _FINAL_VAR = re.compile(r"^\s*FINAL_VAR\(\s*[\"']?([A-Za-z_]\w*)[\"']?\s*\)\s*$")
 
 
@@ -73,7 +71,18 @@ def about(context: Any) -> str:
 
 def blocks_of(text: str) -> list[str]:
     """Code that a model wrote into its text, for want of tool calls."""
-    return _BLOCK.findall(text)
+    blocks: list[str] = []
+    inside: list[str] | None = None
+    for line in text.splitlines(keepends=True):
+        mark = line.strip()
+        if inside is None:
+            inside = [] if mark == "```repl" else None
+        elif mark == "```":
+            blocks.append("".join(inside))
+            inside = None
+        else:
+            inside.append(line)
+    return blocks
 
 
 def final_of(text: str) -> tuple[str, str] | None:
@@ -81,8 +90,10 @@ def final_of(text: str) -> tuple[str, str] | None:
     found = _FINAL_VAR.match(text)
     if found:
         return "variable", found[1]
-    found = _FINAL.match(text)
-    return ("text", _unquoted(found[1].strip())) if found else None
+    said = text.strip()
+    if said.startswith("FINAL(") and said.endswith(")"):
+        return "text", _unquoted(said.removeprefix("FINAL(")[:-1].strip())
+    return None
 
 
 def failed_check(reason: str) -> str:

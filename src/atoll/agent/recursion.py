@@ -156,7 +156,9 @@ class Recursion:
             async with limiter:
                 return await self._query(cell, key, prompt)
 
-        return await together([partial(one, key, prompt) for key, prompt in zip(keys, prompts, strict=True)])
+        # One that fails does not end the others: they are paid for, and a cell that tries again has them.
+        calls = [partial(one, key, prompt) for key, prompt in zip(keys, prompts, strict=True)]
+        return await together(calls, to_the_end=True)
 
     async def _query(self, cell: Cell, key: str, prompt: str) -> str:
         async def act() -> tuple[Outcome, None]:
@@ -170,7 +172,8 @@ class Recursion:
 
 def as_text(value: Any) -> str:
     """An answer that code gave, whatever it is."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text.encode("utf-8", "replace").decode()  # half a surrogate pair could be sent and printed nowhere
 
 
 def prompt_tokens(messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> int:

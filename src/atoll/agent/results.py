@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..models import Usage
-from .journal import Journal, state_of
+from .journal import FINAL, Journal, state_of
 from .limits import Spent
 from .rows import Run, Step
 
@@ -85,7 +85,8 @@ def status_of(journal: Journal, run: Run) -> Status:
     return Status(
         run.id, state, run.kind, run.settings["prompt"], run.settings["model"], len(steps), len(replies),
         under_way[-1].name if under_way and state == "running" else None, usage_of(spent), spent.cost,
-        result.get("response") or said, result.get("limit"), result.get("error"), run.created, run.updated, run.sandbox,
+        result.get("response") or said, result.get("limit"), result.get("error"), run.created, run.updated,
+        result.get("sandbox") if run.state in FINAL else run.sandbox,
     )  # fmt: skip
 
 

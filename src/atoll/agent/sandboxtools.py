@@ -28,7 +28,7 @@ def sandbox_tools(open_sandbox: Open, run_cell: RunCell, seconds: float) -> list
         return await run_cell(sandbox, given["code"])
 
     async def run_command(sandbox: AsyncSandbox, given: dict[str, Any]) -> Outcome:
-        wanted = min(float(given.get("timeout", seconds)), seconds)
+        wanted = float(min(given.get("timeout", seconds), seconds))  # compared first: a model may write 10**400
         done = await sandbox.run(given["command"], timeout=max(wanted, 0.1))
         return showing.of_command(done, wanted)
 
@@ -74,9 +74,9 @@ def _told(open_sandbox: Open, call: Sandboxed) -> Callable[[dict[str, Any]], Awa
 async def _read_file(sandbox: AsyncSandbox, given: dict[str, Any]) -> Outcome:
     content = await sandbox.files.read(given["path"], max_size=_MOST_READ)
     if "first_line" in given or "lines" in given:
-        first = given.get("first_line", 1) - 1
         lines = content.splitlines(keepends=True)
-        content = "".join(lines[first : first + given.get("lines", len(lines))])
+        first = int(given.get("first_line", 1)) - 1  # JSON has one kind of number, so 2.0 is whole, too
+        content = "".join(lines[first : first + int(given.get("lines", len(lines)))])
     return Outcome(showing.clip(content) or "[the file is empty]")
 
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-from ..errors import SandboxGone, SandboxNotFound, Unresponsive
 from ..models import Reply, ToolCall
 from . import checks, prompts
-from .calling import Calling
+from .calling import GONE, Calling
 from .ground import Ground
 from .journal import Hold, Journal
 from .kit import Kit
@@ -61,10 +60,13 @@ class Session:
         self.ground = Ground(journal, hold, run, self.recursion.functions(), journal.context(run.id))
         for step in self.steps.written:
             self.ground.remember(step)
-        self.calling = Calling(self.steps, self.ledger, self.ground, self.recursion, kit.tools)
-        if "tools" not in self.settings:
+        told = [each["function"]["name"] for each in run.settings.get("tools", ())]
+        self.calling = Calling(self.steps, self.ledger, self.ground, self.recursion, kit.tools, told)
+        if not told:
             self.settings = {**run.settings, "tools": [tool.definition() for tool in self.calling.tools.values()]}
             journal.set_settings(hold, self.settings)
+        # What this process does not have is not offered by it.
+        self._offered = [each for each in self.settings["tools"] if each["function"]["name"] in self.calling.tools]
         self.best = ""
         self._validated: bool | None = None if run.settings["validate"] is None else False
 
@@ -81,7 +83,7 @@ class Session:
 
     async def ask(self, messages: Messages, *, tools: bool) -> tuple[Reply, Spent]:
         """Send a conversation to the model. Raises LimitReached, ModelError."""
-        offered = self.settings["tools"] if tools else []
+        offered = self._offered if tools else []
         tokens = prompt_tokens(messages, offered)
         allowance = await self._room(tokens)
         try:
@@ -155,7 +157,7 @@ class Session:
         key = f"m{turn}"
         if not self.steps.is_done(key):
             # What has no room is refused before it is written down as begun.
-            tokens = prompt_tokens(messages, self.settings["tools"])
+            tokens = prompt_tokens(messages, self._offered)
             self.ledger.settle(self.ledger.allow(tokens, self._price()))
 
         async def act() -> tuple[Outcome, None]:
@@ -209,7 +211,7 @@ class Session:
         async def act() -> tuple[Outcome, None]:
             try:
                 reason = await checks.judge(check, self.kit.check, self.ground, answer, self.limits.step_timeout)
-            except (SandboxGone, SandboxNotFound, Unresponsive) as error:
+            except GONE as error:
                 reason = f"The check could not be run to its end: {error}"
             return {"passed": reason is None, "text": reason or ""}, None
 

@@ -65,8 +65,9 @@ class Steps:
         try:
             outcome, snapshot = await act()
         except Exception:
-            # It did not happen: there was no room for it, or no model. A step in doubt is one that was killed.
-            self._journal.undo(self._hold, key)
+            # It did not happen: there was no room for it, or no model. A tool may have had its effect, and is in doubt.
+            if kind != "tool":
+                self._journal.undo(self._hold, key)
             raise
         self._journal.end(self._hold, key, outcome, snapshot)
         self.tell("ended", **about, parent=parent, outcome=outcome)
@@ -77,7 +78,7 @@ class Steps:
 
     def _account(self, step: Step) -> None:
         if step.kind == "tool":
-            self._ledger.tool_calls += 1
+            self._ledger.add_tool_call()
         if step.kind in ("query", "run"):
             self._ledger.add_subcalls(1)
         if step.outcome is not None and "spent" in step.outcome:

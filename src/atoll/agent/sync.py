@@ -97,14 +97,14 @@ class Agent:
     ) -> str:
         return self._core.prepare(task, kind=kind, context=context, validate=validate)
 
-    def resume(self, trajectory_id: str, *, validate: Callable[[str], Any] | None = None) -> Result:
-        return _wait(lambda: self._core.resume(trajectory_id, validate=validate))
+    def resume(self, trajectory_id: str, *, validate: Callable[[str], Any] | None = None, **changes: Any) -> Result:
+        return _wait(lambda: self._core.resume(trajectory_id, validate=validate, **changes))
 
-    def fork(self, trajectory_id: str, at: int, *, prompt: str | None = None) -> Result:
-        return _wait(lambda: self._core.fork(trajectory_id, at, prompt=prompt))
+    def fork(self, trajectory_id: str, at: int, *, prompt: str | None = None, **changes: Any) -> Result:
+        return _wait(lambda: self._core.fork(trajectory_id, at, prompt=prompt, **changes))
 
-    def prepare_fork(self, trajectory_id: str, at: int, *, prompt: str | None = None) -> str:
-        return self._core.prepare_fork(trajectory_id, at, prompt=prompt)
+    def prepare_fork(self, trajectory_id: str, at: int, *, prompt: str | None = None, **changes: Any) -> str:
+        return self._core.prepare_fork(trajectory_id, at, prompt=prompt, **changes)
 
     def status(self, trajectory_id: str) -> Status:
         return self._core.status(trajectory_id)

@@ -51,9 +51,33 @@ def add_agent_options(parser: Parser) -> None:
     group("--memory", metavar="SIZE", help="limit such as 512M or 2G")
     group("--sandbox", metavar="ID", help="work in a sandbox that exists, instead of one of its own")
     group("--keep", action="store_true", default=None, help="let the sandbox stay (default with --source)")
-    more = parser.add_argument_group("limits").add_argument
+    _add_limits(parser)
+
+
+def add_resuming_options(parser: Parser) -> None:
+    """What may be another when a run goes on."""
+    add = parser.add_argument_group("an agent's run").add_argument
+    add("--at", metavar="STEP", help="begin a second line after this step; 0 is the beginning")
+    add("--say", metavar="TEXT", help="with --at: something to tell the model there")
+    add("-m", "--model", metavar="NAME", help="go on with another model")
+    add("--base-url", metavar="URL", help="of another server")
+    add("--keep", action="store_true", default=None, help="let the sandbox stay at the end")
+    add("--mcp-config", metavar="FILE", help="JSON with mcpServers, whose tools the model may call")
+    add("--config", metavar="FILE", help="an atoll.toml to read, instead of the one that is found")
+    _add_limits(parser)
+
+
+def changes_of(args: Namespace) -> dict[str, Any]:
+    """What `add_resuming_options` found, for `resume` and `fork`. Raises InvalidInput."""
+    found = {"model": args.model, "base_url": args.base_url, "keep": args.keep}
+    found |= {name: _limit(name, getattr(args, name)) for name in LIMITS}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _add_limits(parser: Parser) -> None:
+    add = parser.add_argument_group("limits").add_argument
     for name, (metavar, about) in LIMITS.items():
-        more(f"--{name.replace('_', '-')}", metavar=metavar, help=about)
+        add(f"--{name.replace('_', '-')}", metavar=metavar, help=about)
 
 
 def add_showing_options(parser: Parser) -> None:
@@ -85,6 +109,12 @@ def context_of(args: Namespace) -> str | None:
             return file.read()
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{args.context} is no UTF-8 text: {error.reason} at byte {error.start}.") from None
+
+
+def servers_of(args: Namespace) -> dict[str, Any]:
+    """The keywords for an agent that only goes on. Raises InvalidInput."""
+    found = {"config": args.config, "mcp_servers": _servers(args.mcp_config)}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _check(args: Namespace) -> Any:

@@ -63,7 +63,7 @@ class Progress:
         took = time.monotonic() - self._began.pop((event.run, event.key), time.monotonic())
         failed = bool(event.outcome.get("failed")) or event.outcome.get("passed") is False
         mark = paint("✗" if failed else "✓", "red" if failed else "green", wanted=self._colours)
-        what = {"model": "model", "check": "check"}.get(event.step, event.name)
+        what = visible({"model": "model", "check": "check"}.get(event.step, event.name))[:40]
         return f"{_indent(event)}{event.number:>3} {mark} {what:<13} {_gist(event):<60} {_seconds(took):>7}"
 
     def _line(self, text: str) -> None:
@@ -109,7 +109,8 @@ def _gist(event: Event) -> str:
     text = _wanted(event.outcome.get("reply")) if event.step == "model" else _asked(event.request)
     if event.step == "check":
         text = "passed" if event.outcome.get("passed") else str(event.outcome.get("text"))
-    first = next((line for line in text.splitlines() if line.strip()), "")
+    lines = [line for line in text.splitlines() if line.strip()]
+    first = next((line for line in lines if not line.startswith("[")), lines[0] if lines else "")
     return visible(first.strip())[:60]
 
 

@@ -51,7 +51,8 @@ def say_json(value: object) -> None:
     """For programs that read us."""
     import json
 
-    say(json.dumps(value, indent=2, ensure_ascii=False))
+    # Among what a model or a sandbox said there may be characters that a terminal obeys.
+    say(json.dumps(value, indent=2, ensure_ascii=os.isatty(STDOUT)))
 
 
 def complain(sentence: str) -> None:

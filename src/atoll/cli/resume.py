@@ -6,7 +6,7 @@ from argparse import Namespace
 
 from ..errors import AtollError
 from . import FAILED
-from .agentoptions import add_agent_options, add_showing_options
+from .agentoptions import add_resuming_options, add_showing_options, changes_of
 from .output import complain, say
 from .parsing import Parser, UsageError
 from .places import find
@@ -19,7 +19,8 @@ runs is left alone. Prints the ids of those that run now.
 The id of an agent's run, which begins with tr-, goes on with that run at the
 very step where it was interrupted or killed. Nothing that has ended is done
 again. With --at, a second line begins after that step instead. Model, limits
-and sandbox are those of the run.
+and sandbox are those of the run, unless you say otherwise; a run that ended at
+a limit goes on when you give it a larger one.
 """
 
 _EPILOG = """\
@@ -27,6 +28,7 @@ examples:
   atoll resume sb-k3               the beginning of an id is enough
   atoll list -q --status stopped | xargs atoll resume
   atoll resume tr-4f               an agent's run; `atoll logs` lists them
+  atoll resume tr-4f --token-budget 50000
   atoll resume tr-4f --at 5 --say "use polars instead"
 
 exit code:
@@ -38,18 +40,15 @@ exit code:
 def main(words: list[str]) -> int:
     parser = Parser("resume", "ID ...", _DESCRIPTION, _EPILOG)
     parser.add_argument("ids", nargs="*", metavar="ID", help="a sandbox or a run, or the beginning of its id")
-    group = parser.add_argument_group("an agent's run").add_argument
-    group("--at", metavar="STEP", help="begin a second line after this step; 0 is the beginning")
-    group("--say", metavar="TEXT", help="with --at: something to tell the model there")
-    add_agent_options(parser)
+    add_resuming_options(parser)
     add_showing_options(parser)
     args = parser.parse_intermixed_args(words)
     if not args.ids:
         raise UsageError("Say which sandboxes to resume, by their ids; `atoll list --status stopped` shows them.")
     if any(prefix.startswith("tr-") for prefix in args.ids):
         return _run(args)
-    if args.at is not None or args.say is not None:
-        raise UsageError("--at and --say are for an agent's run, whose id begins with tr-.")
+    if args.at is not None or args.say is not None or changes_of(args):
+        raise UsageError("These options are for an agent's run, whose id begins with tr-.")
     done = [_resume(prefix) for prefix in args.ids]
     return 0 if all(done) else FAILED
 
@@ -63,10 +62,11 @@ def _run(args: Namespace) -> int:
     from .values import whole_number
 
     agent, progress = resuming(args)
-    id = args.ids[0]
+    id, changes = args.ids[0], changes_of(args)
     if args.at is not None:
-        id = agent.prepare_fork(id, whole_number(args.at, "--at"), prompt=args.say)
-    return work(agent, progress, id, args)
+        id = agent.prepare_fork(id, whole_number(args.at, "--at"), prompt=args.say, **changes)
+        changes = {}
+    return work(agent, progress, id, args, changes)
 
 
 def _resume(prefix: str) -> bool:

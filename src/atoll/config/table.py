@@ -76,10 +76,12 @@ def _url(name: str, value: Any) -> str:
     except ValueError:
         good = False
     if not good or parts is None:
-        raise InvalidInput(f"{name} is no URL; write it as 'https://example.com/v1'.")
+        raise InvalidInput(f"{name} is no URL; write it as 'https://example.com/v1', with http:// or https://.")
     if parts.username is not None or parts.password is not None:
         # Not shown, since it holds a password.
         raise InvalidInput(f"{name} holds a name or password before the @; leave it out, and set ATOLL_API_KEY.")
+    if parts.query or parts.fragment:
+        raise InvalidInput(f"{name} has something after a ? or #, where secrets might be; leave it out.")
     return str(value)
 
 
