@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
+import threading
 
 import pytest
 from hypothesis import given, strategies as st
@@ -114,6 +116,8 @@ def test_a_dry_run_shows_the_difference_and_changes_nothing(home):
         ('{"a": 1, "a": 2}', "twice"),
         ("[" * 100000, "nested too deeply"),
         ("\ufeff{}", "no JSON"),
+        ('{"a": NaN}', "no JSON"),
+        ('{"a": [-Infinity]}', "no JSON"),
     ],
 )
 def test_what_cannot_be_kept_is_not_touched(home, content, why):
@@ -164,6 +168,56 @@ def test_a_file_that_changes_meanwhile_is_left_alone(tmp_path):
     assert os.listdir(tmp_path) == ["c.json"]
     configfile.replace(configfile.read(str(file)), '{"ours": 1}')
     assert file.read_text() == '{"ours": 1}'
+
+
+def test_somebody_who_writes_meanwhile_loses_nothing(tmp_path):
+    file = tmp_path / "c.json"
+    file.write_text("0")
+    seen = []
+
+    def change(text):
+        seen.append(text)
+        if len(seen) < 4:
+            file.write_text(str(len(seen)))  # a client that knows of no lock
+        return text + " and ours"
+
+    assert configfile.update(str(file), change) == (True, f"{file}.atoll-backup")
+    assert seen == ["0", "1", "2", "3"]
+    assert file.read_text() == "3 and ours"
+    assert sorted(os.listdir(tmp_path)) == ["c.json", "c.json.atoll-backup"]
+    assert (tmp_path / "c.json.atoll-backup").read_text() == "3"
+    count = iter(range(1000))
+    with pytest.raises(InvalidInput, match="all the time"):
+        configfile.update(str(file), lambda text: file.write_text(f"theirs {next(count)}") and text + "ours")
+    assert sorted(os.listdir(tmp_path)) == ["c.json", "c.json.atoll-backup"]
+
+
+def test_several_at_once_are_all_there(tmp_path):
+    file = tmp_path / "c.json"
+    file.write_text("[]")
+
+    def add(number):
+        configfile.update(str(file), lambda text: json.dumps([*json.loads(text), number]))
+
+    threads = [threading.Thread(target=add, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(json.loads(file.read_text())) == list(range(12))
+
+
+@pytest.mark.parametrize(
+    "number",
+    ["1e400", "-1e400", "0.12345678901234567890123", "1E5", "1.0", "1.10", "-0", "-0.0", "5", "9" * 5000, "1e-400",
+     "123456789012345678901234567890"],
+)  # fmt: skip
+def test_numbers_stay_as_they_are_written(number):
+    place = clients.Place("/f", "mcpServers")
+    after = clients.merged(f'{{"n": {number}, "l": [{number}]}}', place, "atoll", clients.entry(place, ["a"]))
+    assert f'"n": {number},' in after
+    assert re.search(rf'"l": \[\s*{re.escape(number)}\s*\]', after)
+    assert "number" not in after
 
 
 JSON = st.recursive(

@@ -46,15 +46,20 @@ def _install(client: str, scope: str, name: str, options: list[str], *, dry: boo
     config = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
     place = clients.place_of(client, scope, home, os.getcwd(), sys.platform, config)
     server = clients.entry(place, _command(options))
-    found = configfile.read(place.path)
-    text = clients.merged(found.text, place, clients.check_name(name), server)
-    if text == found.text:
+    clients.check_name(name)
+
+    def change(text: str) -> str:
+        return clients.merged(text, place, name, server)
+
+    if dry:
+        before = configfile.read(place.path).text
+        after = change(before)
+        say(_difference(place.path, before, after) if after != before else f"{place.path} has it already.")
+        return 0
+    changed, backup = configfile.update(place.path, change)
+    if not changed:
         say(f"{place.path} has it already.")
         return 0
-    if dry:
-        say(_difference(place.path, found.text, text))
-        return 0
-    backup = configfile.replace(found, text)
     say(f"{place.path} has the server {name!r} now." + (f" What it was is in {backup}." if backup else ""))
     return 0
 

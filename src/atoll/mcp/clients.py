@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from ..policy.text import shown
 CLIENTS = ("claude-code", "claude-desktop", "cursor", "vscode")
 SCOPES = ("user", "project")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_LONGEST_NUMBER = 1000
 
 
 class Place(NamedTuple):
@@ -77,7 +79,8 @@ def merged(text: str, place: Place, name: str, server: dict[str, Any]) -> str:
         InvalidInput: it is no JSON, or no JSON that can be written again without losing something. The message has what
             to paste.
     """
-    content = _parsed(text, place, name, server) if text.strip() else {}
+    numbers = _Numbers()
+    content = _parsed(text, place, name, server, numbers) if text.strip() else {}
     if not isinstance(content, dict):
         raise _refusal(place, name, server, "it is no object")
     servers = content.get(place.member, {})
@@ -86,7 +89,7 @@ def merged(text: str, place: Place, name: str, server: dict[str, Any]) -> str:
     if servers.get(name) == server:
         return text
     content[place.member] = {**servers, name: server}
-    return _written(content, _indent(text))
+    return numbers.restored(_written(content, _indent(text)))
 
 
 def snippet(place: Place, name: str, server: dict[str, Any]) -> str:
@@ -94,7 +97,28 @@ def snippet(place: Place, name: str, server: dict[str, Any]) -> str:
     return json.dumps({place.member: {name: server}}, indent=2)
 
 
-def _parsed(text: str, place: Place, name: str, server: dict[str, Any]) -> Any:
+class _Numbers:
+    """Numbers that Python would write in another way, or not at all: kept as text, with a mark that nobody can know."""
+
+    def __init__(self) -> None:
+        self._mark = f"atoll-number-{os.urandom(16).hex()}:"
+
+    def whole(self, text: str) -> int | str:
+        # Python refuses very many digits, and has one zero only.
+        return self._mark + text if len(text) > _LONGEST_NUMBER or text == "-0" else int(text)
+
+    def fraction(self, text: str) -> float | str:
+        return float(text) if repr(float(text)) == text else self._mark + text
+
+    def restored(self, text: str) -> str:
+        return re.sub(rf'"{self._mark}([-+.0-9eE]+)"', r"\1", text)
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"{text} is no number in JSON")
+
+
+def _parsed(text: str, place: Place, name: str, server: dict[str, Any], numbers: _Numbers) -> Any:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
@@ -102,7 +126,13 @@ def _parsed(text: str, place: Place, name: str, server: dict[str, Any]) -> Any:
         return found
 
     try:
-        return json.loads(text, object_pairs_hook=once)
+        return json.loads(
+            text,
+            object_pairs_hook=once,
+            parse_int=numbers.whole,
+            parse_float=numbers.fraction,
+            parse_constant=_no_number,
+        )
     except InvalidInput:
         raise
     except RecursionError:
@@ -118,7 +148,7 @@ def _has_comments(text: str) -> bool:
     bare = re.sub(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', lambda match: match[1] or " ", text, flags=re.DOTALL)
     bare = re.sub(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', lambda match: match[1] or "", bare, flags=re.DOTALL)
     try:
-        json.loads(bare)
+        json.loads(bare, parse_int=str, parse_float=str, parse_constant=_no_number)
     except (ValueError, RecursionError):
         return False
     return True
@@ -137,9 +167,9 @@ def _indent(text: str) -> str | int:
 
 
 def _written(content: dict[str, Any], indent: str | int) -> str:
-    text = json.dumps(content, indent=indent, ensure_ascii=False)
+    text = json.dumps(content, indent=indent, ensure_ascii=False, allow_nan=False)
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:  # half a surrogate pair, which can only be written as an escape
-        text = json.dumps(content, indent=indent)
+        text = json.dumps(content, indent=indent, allow_nan=False)
     return text + "\n"

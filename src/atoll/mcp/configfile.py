@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ..errors import InvalidInput
+from .locks import exclusive
 
 _LARGEST = 64 << 20
+_ATTEMPTS = 20
 
 
 class Found(NamedTuple):
@@ -42,23 +45,56 @@ def read(path: str) -> Found:
         return Found(real, file.read(), stat.S_IMODE(kind.st_mode))
 
 
+class Changed(InvalidInput):
+    """Somebody else has written the file since it was read."""
+
+
+def update(path: str, change: Callable[[str], str]) -> tuple[bool, str | None]:
+    """Give a file the text that `change` makes of its text; whether that was another one, and the path of the backup.
+
+    Of several that do so at once each finds what the others have written. Programs that know nothing of that are
+    noticed: then it begins anew.
+
+    Raises:
+        InvalidInput: as `change` and `read`; or somebody writes it again and again. Nothing was done.
+        StoreError, OSError: it cannot be written; nothing was done.
+    """
+    with exclusive("mcp-install"):
+        for _ in range(_ATTEMPTS):
+            found = read(path)
+            text = change(found.text)
+            if text == found.text:
+                return False, None
+            try:
+                return True, replace(found, text)
+            except Changed:
+                continue
+    raise InvalidInput(
+        f"{path} is being changed by somebody else all the time.", hint="Close the client, and try again."
+    )
+
+
 def replace(found: Found, text: str) -> str | None:
     """Put `text` in its place; the path of the backup, if there was something to back up.
 
     Raises:
-        InvalidInput: somebody else has changed it meanwhile; nothing was done.
+        Changed: somebody else has changed it meanwhile; nothing was done.
         OSError: it cannot be written; nothing was done.
     """
     os.makedirs(os.path.dirname(found.path), exist_ok=True)
     fresh = f"{found.path}.atoll-{os.urandom(4).hex()}"
+    backup = None
     try:
         _write(fresh, text.encode("utf-8"), found)
-        if read(found.path).data != found.data:
-            raise InvalidInput(f"{found.path} was changed by somebody else just now.", hint="Try again.")
         backup = None if found.data is None else _back_up(found)
+        # Last of all, so that as little time as can be is left for others.
+        if read(found.path).data != found.data:
+            raise Changed(f"{found.path} was changed by somebody else just now.", hint="Try again.")
         os.replace(fresh, found.path)
     except BaseException:
         _remove(fresh)
+        if backup is not None:
+            _remove(backup)
         raise
     return backup
 
