@@ -74,3 +74,11 @@ def test_nobody_chooses_a_model_by_a_call(configured):
     client = configured([says("Hi.")])
     for name, value in {"model": "other", "base_url": "http://evil.example", "api_key": "x", "source": "/"}.items():
         assert f"no argument '{name}'" in client.refusal("agent_run", task="x", **{name: value})
+
+
+def test_only_a_whole_id_leads_to_a_run(shared):
+    for id in ("", "%", "tr-", "\ud800", "tr-\ud800", "x" * 10000, "tr-0000000000000000"):
+        for tool in ("agent_status", "agent_cancel"):
+            refusal = shared.refusal(tool, id=id)
+            assert "here is no" in refusal
+            assert "Several" not in refusal, "it does not tell which there are"

@@ -66,13 +66,24 @@ def test_without_the_token_nothing_is_served(server, given):
     assert server.post(call("tools/list"))[0] == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", None, "10.0.0.1"])
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", None, "10.0.0.1", "127.0.0.1:1@evil.example",
+     "localhost:80@evil.example", "[::1]evil.example", "[::1", "[::1]:x", "localhost:", "localhost:80:80",
+     "localhost/x", "user@localhost", "localhost evil.example"],
+)  # fmt: skip
 def test_another_name_for_our_address_is_refused(server, host):
     assert server.post(call("ping"), Host=host)[0] == 421
-    assert server.post(call("ping"), Host="localhost")[0] == 200
+    for ours in ("localhost", "LOCALHOST:1", "127.0.0.1:65535", "[::1]", "[::1]:80"):
+        assert server.post(call("ping"), Host=ours)[0] == 200
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://localhost.evil.example", "file://", ""])
+@pytest.mark.parametrize(
+    "origin",
+    ["http://evil.example", "null", "https://localhost.evil.example", "file://", "", "http://localhost:x@evil.example",
+     "http://localhost@evil.example", "http://[::1]evil.example", "http://localhost:80/", "localhost", "ftp://localhost",
+     "http://localhost:1, http://evil.example"],
+)  # fmt: skip
 def test_pages_of_other_origins_are_refused(server, origin):
     assert server.post(call("ping"), Origin=origin)[0] == 403
     assert server.send("OPTIONS", Origin=origin)[0] == 403
@@ -201,6 +212,30 @@ def test_more_connections_than_there_may_be_push_out_idle_ones():
         assert server.post(call("ping"))[0] == 200
 
 
+def test_who_was_refused_keeps_nobody_out():
+    with HttpProcess() as server:
+        server.hello()
+        refused = []
+        for _ in range(300):
+            refused.append(server.connect())
+            refused[-1].sendall(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert [server.post(call("ping"))[0] for _ in range(20)] == [200] * 20
+        for sock in refused:
+            sock.close()
+
+
+@pytest.mark.parametrize("accept", ["application/json, text/event-stream", "application/json"])
+def test_who_sends_no_more_may_still_read(server, accept):
+    server.tool("execute_python", code="1", session_id="half")
+    message = stateless("tools/call", name="execute_python",
+                        arguments={"code": "import time\ntime.sleep(1)\n6 * 7", "session_id": "half"})  # fmt: skip
+    fields = {**FIELDS, "Mcp_Method": "tools/call", "Mcp_Name": "execute_python", "Accept": accept}
+    with server.connect() as sock:
+        sock.sendall(server.request("POST", json.dumps(message).encode(), **fields))
+        sock.shutdown(socket.SHUT_WR)
+        assert b'"result":"42"' in everything(sock)
+
+
 def test_stateless_requests_need_their_fields_to_agree(server):
     listed = stateless("tools/list")
     status, fields, body = server.post(listed, Mcp_Session_Id=None, **FIELDS)
@@ -236,13 +271,13 @@ def test_a_newer_revision_is_told_what_is_spoken_here(server):
     assert json.loads(body)["id"] == 1
 
 
-def test_closing_the_connection_cancels_a_stateless_call(server):
+@pytest.mark.parametrize("accept", ["application/json, text/event-stream", "application/json"])
+def test_closing_the_connection_cancels_a_stateless_call(server, accept):
     server.tool("execute_python", code="1", session_id="left")
     message = stateless("tools/call", name="execute_python",
                         arguments={"code": ENDLESS, "timeout": 600, "session_id": "left"})  # fmt: skip
-    request = server.request(
-        "POST", json.dumps(message).encode(), **{**FIELDS, "Mcp_Method": "tools/call", "Mcp_Name": "execute_python"}
-    )
+    fields = {**FIELDS, "Mcp_Method": "tools/call", "Mcp_Name": "execute_python", "Accept": accept}
+    request = server.request("POST", json.dumps(message).encode(), **fields)
     place = sandbox(server, "left")
     with server.connect() as sock:
         sock.sendall(request)

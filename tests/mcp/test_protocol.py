@@ -187,3 +187,27 @@ def test_whatever_is_answered_is_json_to_everybody(value):
     json.loads(text, parse_constant=pytest.fail)
     text.encode("ascii")
     json.dumps(json.loads(text), ensure_ascii=False).encode("utf-8")
+
+
+def test_an_id_that_cannot_be_sent_back_is_refused(talker):
+    answer = talker.ask("ping", id="\U0001f600")
+    assert answer["id"] == "\U0001f600"
+    talker.write(b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}\n')
+    refused = talker.read()
+    assert (refused["id"], code_of(refused)) == (None, -32600)
+    params = {"name": "list_sessions", "arguments": {}, "_meta": {"progressToken": "\ud800"}}
+    assert code_of(talker.ask("tools/call", params)) == -32602
+    params["_meta"]["progressToken"] = "whole"
+    assert "result" in talker.ask("tools/call", params)
+
+
+def test_true_is_no_number_of_a_request(client):
+    client.tool("execute_python", code="1")
+    arguments = {"code": "import time\ntime.sleep(1)\n7"}
+    client.begin("tools/call", {"name": "execute_python", "arguments": arguments}, id=1)
+    for strange in (True, 1.0, "1", None, [1]):
+        client.tell("notifications/cancelled", {"requestId": strange})
+    assert client.answer(1)["result"]["structuredContent"]["result"] == "7"
+    client.begin("tools/call", {"name": "execute_python", "arguments": {"code": "while True: pass"}}, id=1)
+    client.tell("notifications/cancelled", {"requestId": 1})
+    assert client.data("execute_python", code="8")["result"] == "8", "this does cancel it"

@@ -12,6 +12,10 @@ from tests.mcp.lineclient import LineClient, sweep
 
 from atoll import Sandbox, Snapshots
 from atoll.mcp.catalog import TOOLS
+from atoll.mcp.pictures import kind_of
+from atoll.mcp.rich import blocks_of
+from atoll.mcp.sessiontools import moment
+from atoll.types import Result
 
 NAMES = [
     "execute_python",
@@ -33,6 +37,8 @@ NAMES = [
     "agent_status",
     "agent_cancel",
 ]
+# A signature, and the beginning of a header that tells 16 by 16 points.
+PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x10\x00\x00\x00\x10"
 
 
 def test_the_tools_are_these_and_described(shared):
@@ -93,7 +99,7 @@ def test_output_that_is_too_long_is_cut_and_told():
 
 
 def test_pictures_come_as_images(shared):
-    png = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"x" * 20).decode()
+    png = base64.b64encode(PNG + b"x" * 20).decode()
     code = f"class P:\n def _repr_mimebundle_(s, **k): return {{'image/png': '{png}', 'text/plain': 'P'}}\nP()"
     content = shared.tool("execute_python", code=code, session_id="pictures")["content"]
     assert {"type": "image", "data": png, "mimeType": "image/png"} in content
@@ -104,6 +110,93 @@ def test_pictures_come_as_images(shared):
     shared.tool("write_file", path="p.png", content=png, encoding="base64", session_id="pictures")
     (image,) = shared.tool("read_file", path="p.png", session_id="pictures")["content"]
     assert image == {"type": "image", "data": png, "mimeType": "image/png"}
+
+
+@pytest.mark.parametrize(
+    ("content", "mime"),
+    [
+        (PNG + b"x", "image/png"),
+        (b"\xff\xd8\xff\xe0", "image/jpeg"),
+        (b"GIF89a\1\0\1\0x", "image/gif"),
+        (b"GIF87a\1\0\1\0x", "image/gif"),
+        (b"RIFF\0\0\0\0WEBPVP8L", "image/webp"),
+        (PNG[:8], None),
+        (PNG[:16] + bytes(8) + b"x", None),
+        (b"GIF8 is text", None),
+        (b"GIF89a\0\0\1\0x", None),
+        (b"RIFF\0\0\0\0WEBPtext", None),
+        (b"", None),
+    ],
+)
+def test_a_picture_is_known_by_its_beginning(content, mime):
+    assert kind_of(content) == mime
+
+
+def test_what_only_claims_to_be_a_picture_is_text(shared):
+    for claimed in (base64.b64encode(b"<html>").decode(), base64.b64encode(PNG[:8]).decode()):
+        code = f"class P:\n def _repr_mimebundle_(s, **k): return {{'image/png': {claimed!r}, 'text/plain': 'P'}}\nP()"
+        content = shared.tool("execute_python", code=code, session_id="pictures")["content"]
+        assert {block["type"] for block in content} == {"text"}
+        assert "is no picture" in content[-1]["text"]
+    for claimed in ("!!!not base64", "AP8", ""):  # which only a guest that was tampered with sends
+        (block,), cut = blocks_of((Result({"image/png": claimed, "text/plain": "P"}, True),), 1000)
+        assert ("is no picture" in block["text"], cut) == (True, False)
+    gif = base64.b64encode(b"GIF89a\1\0\1\0x").decode()
+    code = f"class P:\n def _repr_mimebundle_(s, **k): return {{'image/png': {gif!r}}}\nP()"
+    content = shared.tool("execute_python", code=code, session_id="pictures")["content"]
+    assert content[-1] == {"type": "image", "data": gif, "mimeType": "image/gif"}, "what it is, not what it claims"
+    shared.tool("write_file", path="g", content="GIF8 is text", session_id="pictures")
+    assert shared.data("read_file", path="g", session_id="pictures")["content"] == "GIF8 is text"
+
+
+def test_an_answer_holds_what_the_owner_allows_of_everything():
+    with LineClient("--max-output", "2000") as client:
+        bundle = f"{{'image/png': base64.b64encode({PNG!r} + b'x' * SIZE).decode(), 'text/plain': 'P'}}"
+        code = f"import base64\nclass P:\n def _repr_mimebundle_(s, **k): return {bundle}\nP()"
+        done = client.tool("execute_python", code=code.replace("SIZE", "20000"))
+        assert (done["content"][-1]["type"], done["structuredContent"]["truncated"]) == ("image", False)
+        done = client.tool("execute_python", code=code.replace("SIZE", "100000"))
+        assert ({block["type"] for block in done["content"]}, done["structuredContent"]["truncated"]) == (
+            {"text"},
+            True,
+        )
+        client.tool("execute_python", code="globals().update({f'v{i}': 'x' * 900 for i in range(50)})")
+        listed = client.tool("get_repl_context")
+        assert listed["structuredContent"]["truncated"] is True
+        assert len(str(listed["structuredContent"]["variables"])) < 2500
+        assert 5 < len(listed["structuredContent"]["variables"]) < 30
+        assert "more are left out" in listed["content"][0]["text"]
+        client.tool(
+            "run_command", command="mkdir d; cd d; for i in $(seq 100 130); do touch a-rather-long-name-$i; done"
+        )
+        listed = client.data("list_files", path="d")
+        assert listed["truncated"] is True
+        assert 5 < len(listed["entries"]) < 20
+        assert len(str(listed)) < 2500
+        client.tool("clear_repl_context")
+        client.tool("run_command", command="rm -r d; touch a b")
+        assert client.data("list_files")["truncated"] is False
+        assert client.data("get_repl_context")["truncated"] is False
+
+
+def test_a_diff_of_many_files_holds_what_the_owner_allows(tmp_path):
+    with LineClient("--max-output", "2000", "--allow-source", str(tmp_path), "--preset", "development") as client:
+        client.tool("run_command", command="for i in $(seq 100 200); do echo 1 > f$i; done", source=str(tmp_path))
+        some = client.tool("diff")
+        assert some["structuredContent"]["truncated"] is True
+        assert 3 < len(some["structuredContent"]["changes"]) < 25
+        assert "more changes are left out" in some["content"][0]["text"]
+        assert client.data("diff", paths=["f100", "f101"])["truncated"] is False
+
+
+def test_times_that_no_calendar_has_are_told_as_well_as_can_be(shared):
+    code = "import os\nopen('late', 'w').close()\nos.utime('late', (2**40, 2**40))"
+    shared.tool("execute_python", code=code, session_id="times")
+    entries = shared.data("list_files", session_id="times")["entries"]
+    assert [entry["name"] for entry in entries] == ["late"]
+    assert moment(1e300) == moment(float("inf")) == "9999-12-31T23:59:59+00:00"
+    assert moment(-1e300) == moment(float("nan")) == "0001-01-01T00:00:00+00:00"
+    assert moment(0.0) == "1970-01-01T00:00:00+00:00"
 
 
 def test_commands_have_exit_codes_and_output(shared):
@@ -244,6 +337,9 @@ def test_wrong_arguments_get_a_sentence(shared):
     assert "give one of quick" in shared.refusal("execute_python", code="1", profile="slow")
     assert "timeout is 0" in shared.refusal("execute_python", code="1", timeout=0)
     assert "timeout is nan" in shared.refusal("execute_python", code="1", timeout=float("nan"))
+    assert "timeout is 1000000" in shared.refusal("execute_python", code="1", timeout=10**400)
+    assert "timeout is -1000000" in shared.refusal("run_command", command="ls", timeout=-(10**400))
+    assert "timeout is inf" in shared.refusal("execute_python", code="1", timeout=float("inf"))
     assert "timeout is True" in shared.refusal("execute_python", code="1", timeout=True)
     assert "an item of names is 1" in shared.refusal("clear_repl_context", names=[1])
     assert "environment is 'inprocess'" in shared.refusal("execute_python", code="1", environment="inprocess")

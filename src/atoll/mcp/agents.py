@@ -7,9 +7,8 @@ from typing import Any
 
 from ..errors import TrajectoryNotFound
 from ..policy.text import shown
-from .desk import Desk, Outcome, said
+from .desk import Desk, Outcome, said, shortened
 from .encoding import plain
-from .execute import shortened
 
 _OPTIONS = ("max_iterations", "token_budget", "max_cost", "validate")
 _ID = re.compile(r"tr-[0-9a-f]{16}")

@@ -49,7 +49,8 @@ def _check_value(name: str, value: Any, schema: Mapping[str, Any]) -> None:
         raise InvalidInput(f"{name} is {shown(value)}; give {_WORDS[kind]}.")
     if "enum" in schema and value not in schema["enum"]:
         raise InvalidInput(f"{name} is {shown(value)}; give one of {', '.join(schema['enum'])}.")
-    if kind == "number" and not isfinite(value):  # JSON in Python knows NaN
+    # JSON in Python knows NaN, and whole numbers that no float holds.
+    if kind == "number" and isinstance(value, float) and not isfinite(value):
         raise InvalidInput(f"{name} is {shown(value)}; give a finite number.")
     low, high = schema.get("minimum"), schema.get("maximum")
     if (low is not None and value < low) or (high is not None and value > high):

@@ -11,7 +11,7 @@ from time import monotonic
 
 from ..io import SEND_TIMEOUT, BlockingIO, Lock, Shield, _comes_at_once, _recv_fds, _unblock
 
-_GONE = select.POLLRDHUP | select.POLLHUP | select.POLLERR
+_GONE = select.POLLHUP | select.POLLERR
 _SLICE = 0.05
 """How often somebody who waits for a lock looks up, in seconds."""
 
@@ -27,7 +27,8 @@ class Call:
     """One request under way. Any thread may `cancel` it; the thread that runs it gets `Cancelled`, once.
 
     Args:
-        peer: a socket's descriptor whose end means that nobody waits for the answer any more; -1 for none.
+        peer: a socket's descriptor whose end means that nobody waits for the answer any more; -1 for none. One that
+            sends no more may still read; then `probe` is called, once, to find out.
         every: seconds between two calls of `tick` while it waits; 0 for none.
         linger: called once, when it turns out that the call is not over at once.
     """
@@ -38,11 +39,14 @@ class Call:
         every: float = 0.0,
         tick: Callable[[], None] | None = None,
         linger: Callable[[], None] | None = None,
+        probe: Callable[[], None] | None = None,
     ) -> None:
         self.cancelled = False
         self.linger = linger
         self._began = monotonic() if linger else 0.0
         self.peer = peer
+        self._probe = probe
+        self._doubted = False
         self.shielded = 0
         self._every = every
         self._tick = tick
@@ -98,16 +102,17 @@ class Call:
         if not (self._struck or self.shielded):
             poller.register(self._wake, select.POLLIN)
             if self.peer >= 0:
-                poller.register(self.peer, _GONE)
+                poller.register(self.peer, _GONE if self._doubted else _GONE | select.POLLRDHUP)
         until = None if timeout is None else monotonic() + timeout
         while True:
             self.check()
             ready = poller.poll(self._patience(until))
-            for which, _ in ready:
+            for which, events in ready:
                 if which == fd:
                     return True
                 if which == self.peer:
-                    self.cancel()
+                    self._judge(events)
+                    poller.modify(self.peer, _GONE)
             if not ready and until is not None and monotonic() >= until:
                 return False
             self.look_up()
@@ -119,12 +124,22 @@ class Call:
             self._tick()
         self.check()
 
-    def peer_is_gone(self) -> bool:
+    def look_at_peer(self) -> None:
+        """Cancel it if nobody waits for the answer any more."""
         if self.peer < 0:
-            return False
+            return
         poller = select.poll()
-        poller.register(self.peer, _GONE)
-        return bool(poller.poll(0))
+        poller.register(self.peer, _GONE if self._doubted else _GONE | select.POLLRDHUP)
+        for _, events in poller.poll(0):
+            self._judge(events)
+
+    def _judge(self, events: int) -> None:
+        if events & _GONE:
+            self.cancel()
+        elif not self._doubted:
+            self._doubted = True
+            if self._probe is not None:
+                self._probe()
 
     def _patience(self, until: float | None) -> float | None:
         """Milliseconds for poll(): until the caller's end or the next tick."""
@@ -230,8 +245,7 @@ class _InterruptibleLock:
         while until is None or monotonic() < until:
             if self._lock.acquire(timeout=_SLICE if until is None else max(min(_SLICE, until - monotonic()), 0.0)):
                 return True
-            if call.peer_is_gone():
-                call.cancel()
+            call.look_at_peer()
             call.look_up()
         return False
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..client.lines import by_line
-from .desk import Desk, Outcome, said
-from .execute import seconds, shortened
+from .desk import Desk, Outcome, said, shortened
+from .execute import seconds
 from .sessions import DEFAULT
 
 _LIMIT = 4 << 20

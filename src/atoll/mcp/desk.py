@@ -40,6 +40,15 @@ def refused(text: str) -> Outcome:
     return Outcome([text_block(text)], failed=True)
 
 
+def shortened(text: str, room: int) -> tuple[str, bool]:
+    """At most so many characters of it: the beginning and, a quarter of it, the end; and whether that is not all."""
+    if len(text) <= room:
+        return text, False
+    tail = room // 4
+    left_out = len(text) - room
+    return f"{text[: room - tail]}\n… {left_out} characters left out …\n{text[len(text) - tail :]}", True
+
+
 class Desk(NamedTuple):
     """`progress` is called with each line of output, where the client asked for that; else it is None."""
 

@@ -27,6 +27,7 @@ _STATUS = {
     revisions.METHOD_NOT_FOUND: 404,
 }
 _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_STILL_RUNNING = b"HTTP/1.1 102 Processing\r\n\r\n"
 _CANCELLED = "The request was cancelled."
 
 
@@ -49,6 +50,13 @@ class Exchange:
         if self.streams:
             self._begin()
             self._chunk(b": still running\r\n\r\n")
+
+    def probe(self) -> None:
+        """Send what means nothing: who has gone answers with a reset, who only sends no more takes it."""
+        if self.streams:
+            self.tick()
+        elif self.head.chunks:
+            self.wire.send(_STILL_RUNNING)
 
     def answer(self, line: bytes, status: int = 200) -> None:
         if self._begun:
@@ -117,7 +125,7 @@ def _watched(server: Server, exchange: Exchange, message: dict[str, Any], track:
 
         return attempt
 
-    call = Call(exchange.wire.sock.fileno(), _EVERY, to_the_end(exchange.tick))
+    call = Call(exchange.wire.sock.fileno(), _EVERY, to_the_end(exchange.tick), probe=to_the_end(exchange.probe))
     with track(call):
         return server.answer(Conversation(), message, call, to_the_end(exchange.notify))
 

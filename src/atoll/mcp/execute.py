@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 from ..client import cells
@@ -11,8 +10,9 @@ from ..client.lines import by_line
 from ..errors import InvalidInput
 from ..io import drive
 from ..policy.text import shown
-from ..types import Execution, Result
-from .desk import Desk, Outcome, text_block
+from ..types import Execution
+from .desk import Desk, Outcome, shortened, text_block
+from .rich import blocks_of
 from .sessions import DEFAULT, Session
 from .settings import MAX_TIMEOUT, PROFILES
 
@@ -20,7 +20,6 @@ _LIMIT = 16 << 20
 """Bytes of output and results that are taken from a cell; of text, less is passed on."""
 
 _LONGEST_CONTEXT = 64
-_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _quote = json.encoder.encode_basestring_ascii
 _NOBODY = cells.Listeners()
 
@@ -74,7 +73,8 @@ def outcome(execution: Execution, session: Session, context: str, room: int) -> 
     stderr, cut_err = shortened(execution.stderr, room // 2)
     value = execution.text
     result, cut_result = shortened(value, room) if value else (value, False)
-    truncated = execution.truncated or cut_out or cut_err or cut_result
+    rich, cut_rich = blocks_of(execution.results, room) if execution.results else ([], False)
+    truncated = execution.truncated or cut_out or cut_err or cut_result or cut_rich
     error = execution.error
     fresh, session.fresh = session.fresh, False
     structured = {
@@ -96,10 +96,7 @@ def outcome(execution: Execution, session: Session, context: str, room: int) -> 
         "new_session": fresh,
     }  # fmt: skip
     shown_text = _text(structured, execution)
-    content = [text_block(shown_text)]
-    if execution.results:
-        content += _rich(execution.results, room)
-    return Outcome(content, structured)
+    return Outcome([text_block(shown_text), *rich], structured)
 
 
 def _at_once(execution: Execution, session: str, context: str, room: int) -> tuple[str, str] | None:
@@ -127,15 +124,6 @@ def _at_once(execution: Execution, session: str, context: str, room: int) -> tup
     if "\\ud" in structured:
         return None  # maybe half a surrogate pair
     return f'[{{"type":"text","text":{shown}}}]', structured
-
-
-def shortened(text: str, room: int) -> tuple[str, bool]:
-    """At most so many characters of it: the beginning and, a quarter of it, the end; and whether that is not all."""
-    if len(text) <= room:
-        return text, False
-    tail = room // 4
-    left_out = len(text) - room
-    return f"{text[: room - tail]}\n… {left_out} characters left out …\n{text[len(text) - tail :]}", True
 
 
 def _text(structured: dict[str, Any], execution: Execution) -> str:
@@ -168,29 +156,3 @@ def _notes(structured: dict[str, Any], execution: Execution) -> list[str]:
     if structured["truncated"]:
         notes.append("[Not all of the output is here: it is too long. Write it to a file and read parts of it.]")
     return notes
-
-
-def _rich(results: tuple[Result, ...], room: int) -> list[dict[str, Any]]:
-    """Pictures as images; of what has no picture, what more it has than the text that is there already."""
-    blocks: list[dict[str, Any]] = []
-    for number, result in enumerate(results):
-        data = result.data
-        image = next((mime for mime in _IMAGES if isinstance(data.get(mime), str)), None)
-        if image is not None:
-            blocks.append({"type": "image", "data": "".join(data[image].split()), "mimeType": image})
-            continue
-        if not result.is_main and "text/plain" in data:
-            blocks.append(text_block(shortened(str(data["text/plain"]), room)[0]))
-        blocks += _resources(data, number, room)
-    return blocks
-
-
-def _resources(data: Any, number: int, room: int) -> list[dict[str, Any]]:
-    stamp = time.time_ns()
-    blocks = []
-    for mime, ending in (("text/html", "html"), ("image/svg+xml", "svg"), ("text/markdown", "md")):
-        text = data.get(mime)
-        if isinstance(text, str) and len(text) <= room:
-            uri = f"atoll://results/{stamp}-{number}.{ending}"
-            blocks.append({"type": "resource", "resource": {"uri": uri, "mimeType": mime, "text": text}})
-    return blocks

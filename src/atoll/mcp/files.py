@@ -8,12 +8,12 @@ from typing import Any
 
 from ..errors import InvalidInput
 from .desk import Desk, Outcome, said, text_block
+from .encoding import encoded
+from .pictures import BYTES_PER_CHARACTER, kind_of
 from .sessions import DEFAULT
 from .sessiontools import moment
 
 _ENTRIES = 1000
-_PICTURE = 8 << 20
-_MAGIC = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 
 
 def read_file(desk: Desk, arguments: dict[str, Any]) -> Outcome:
@@ -24,10 +24,12 @@ def read_file(desk: Desk, arguments: dict[str, Any]) -> Outcome:
     room = desk.settings.max_output
     asked = arguments.get("size")
     content = files.read_bytes(path, offset=offset, size=room + 1 if asked is None else min(asked, room + 1))
-    mime = None if offset or asked is not None else _picture(content)
+    mime = None if offset or asked is not None else kind_of(content)
     if mime is not None:
-        content = files.read_bytes(path, size=_PICTURE + 1)
-        if len(content) <= _PICTURE:
+        most = room * BYTES_PER_CHARACTER
+        content = files.read_bytes(path, size=most + 1)
+        # It may be another one by now.
+        if len(content) <= most and kind_of(content) == mime:
             return _image(session.name, path, content, mime)
     truncated = len(content) > room
     text, content = _text(content[:room], cut=truncated or asked is not None)
@@ -43,12 +45,6 @@ def read_file(desk: Desk, arguments: dict[str, Any]) -> Outcome:
     if truncated:
         blocks.append(text_block(f"[There is more. Go on with offset={offset + len(content)}.]"))
     return Outcome(blocks, structured)
-
-
-def _picture(content: bytes) -> str | None:
-    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
-        return "image/webp"
-    return next((mime for magic, mime in _MAGIC.items() if content.startswith(magic)), None)
 
 
 def _image(session: str, path: str, content: bytes, mime: str) -> Outcome:
@@ -99,16 +95,19 @@ def list_files(desk: Desk, arguments: dict[str, Any]) -> Outcome:
     session = desk.sessions.existing(arguments.get("session_id", DEFAULT))
     path = arguments.get("path", ".")
     found = session.sandbox.files.list(path, recursive=arguments.get("recursive", False))
-    shown = found[:_ENTRIES]
-    entries = [
-        {"path": each.path, "name": each.name, "type": each.type, "size": each.size, "mode": f"{each.mode & 0o7777:o}",
-         "modified": moment(each.modified)}
-        for each in shown
-    ]  # fmt: skip
-    lines = [f"{each.path}/" if each.type == "directory" else f"{each.path}  {each.size}" for each in shown]
-    truncated = len(found) > _ENTRIES
+    entries, lines, room = [], [], desk.settings.max_output
+    for each in found[:_ENTRIES]:
+        entry = {"path": each.path, "name": each.name, "type": each.type, "size": each.size,
+                 "mode": f"{each.mode & 0o7777:o}", "modified": moment(each.modified)}  # fmt: skip
+        room -= len(encoded(entry))
+        if room < 0:
+            break
+        entries.append(entry)
+        lines.append(f"{each.path}/" if each.type == "directory" else f"{each.path}  {each.size}")
+    left_out = len(found) - len(entries)
+    truncated = left_out > 0
     if truncated:
-        lines.append(f"[{len(found) - _ENTRIES} more are left out; list a directory below.]")
+        lines.append(f"[{left_out} more are left out; list a directory below.]")
     if found.skipped:
         lines.append(f"[{found.skipped} directories may not be read, or lie too deep.]")
     structured = {"session_id": session.name, "path": path, "entries": entries, "skipped": found.skipped,

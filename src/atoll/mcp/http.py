@@ -19,7 +19,7 @@ from .encoding import error_line
 from .exchange import Exchange
 from .gate import Gate
 from .httpwire import Broken, Gone, Head, Wire, body_length, response
-from .messages import MAX_MESSAGE, Unreadable, parsed
+from .messages import MAX_MESSAGE, Unreadable, is_id, parsed
 from .server import MAX_RUNNING, Conversation, Server, report, unsupported
 
 PATH = "/mcp"
@@ -112,6 +112,8 @@ class HttpServer:
                 self._idle.pop(wire, None)
             return head is not None and self._serve(wire, head)
         except Broken as error:
+            with self._lock:
+                self._idle[wire] = 0.0  # who was refused is the first to go
             body = error_line(None, revisions.INVALID_REQUEST, error.message).rstrip(b"\n")
             fields = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
             wire.send(response(error.status, body, fields, keep=False))
@@ -235,7 +237,7 @@ def _id_in(body: bytes) -> str | int | None:
     except Unreadable:
         return None
     id = message.get("id") if isinstance(message, dict) else None
-    return id if isinstance(id, str | int) and not isinstance(id, bool) else None
+    return id if is_id(id) else None
 
 
 def _is_stateless(message: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from . import revisions
@@ -11,6 +12,8 @@ MAX_MESSAGE = 32 << 20
 """Bytes of one message."""
 
 MAX_BATCH = 100
+# In Python a whole pair is one character.
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 class Unreadable(Exception):
@@ -42,7 +45,7 @@ def checked(message: Any) -> dict[str, Any]:
     if message.get("jsonrpc") != "2.0":
         raise Unreadable(revisions.INVALID_REQUEST, "jsonrpc is not '2.0'.", known)
     if "id" in message and known is None and "method" in message:
-        raise Unreadable(revisions.INVALID_REQUEST, "The id is neither text nor a whole number.")
+        raise Unreadable(revisions.INVALID_REQUEST, "The id is neither a text nor a whole number.")
     if "method" not in message and ("result" in message or "error" in message):
         return message
     if not isinstance(message.get("method"), str):
@@ -51,4 +54,7 @@ def checked(message: Any) -> dict[str, Any]:
 
 
 def is_id(id: Any) -> bool:
-    return isinstance(id, str | int) and not isinstance(id, bool)
+    """Whether it is a whole number, or text that can be sent back: strict parsers refuse half a surrogate pair."""
+    if isinstance(id, str):
+        return id.isascii() or not _HALF.search(id)
+    return isinstance(id, int) and not isinstance(id, bool)

@@ -11,6 +11,8 @@ from .desk import Desk, Outcome, refused, said
 from .sessions import DEFAULT, Session
 
 _GUARDED = "The configuration of agents lies there, which no session changes; bring it over by hand."
+_FRAME = 100
+"""Characters that a change takes whatever its path and its text are."""
 
 
 def diff(desk: Desk, arguments: dict[str, Any]) -> Outcome:
@@ -18,8 +20,13 @@ def diff(desk: Desk, arguments: dict[str, Any]) -> Outcome:
     session = desk.sessions.existing(arguments.get("session_id", DEFAULT))
     _check_source(session)
     room = desk.settings.max_output
-    changes, lines, truncated = [], [], False
-    for change in session.sandbox.diff(arguments.get("paths")):
+    changes: list[dict[str, Any]] = []
+    lines, truncated = [], False
+    found = session.sandbox.diff(arguments.get("paths"))
+    for change in found:
+        room -= len(change.path) + _FRAME
+        if room < 0 and changes:
+            break
         text = change.diff
         if text is not None and len(text) > room:
             text, truncated = None, True
@@ -36,7 +43,11 @@ def diff(desk: Desk, arguments: dict[str, Any]) -> Outcome:
             }
         )
         lines.append(text or f"{change.kind} {change.path}")
-    if truncated:
+    left_out = len(found) - len(changes)
+    if left_out:
+        truncated = True
+        lines.append(f"[{left_out} more changes are left out; ask for them by `paths`.]")
+    elif truncated:
         lines.append("[Some texts are too long for one answer; ask for them by `paths`.]")
     structured = {"session_id": session.name, "changes": changes, "truncated": truncated}
     return said("\n".join(lines) or "(no changes)", structured)

@@ -14,6 +14,7 @@ from .arguments import check
 from .calls import Call, Cancelled
 from .desk import Desk, Outcome, Progress, refused
 from .encoding import encoded, error_line, progress_line, result_line
+from .messages import is_id
 from .pinned import pin
 from .settings import Settings
 
@@ -61,8 +62,8 @@ class Conversation:
         with self._lock:
             self.running.pop(id, None)
 
-    def cancel(self, id: object) -> None:
-        call = self.running.get(id) if isinstance(id, str | int) else None
+    def cancel(self, id: Any) -> None:
+        call = self.running.get(id) if is_id(id) else None  # True is 1 to Python
         if call is not None:
             call.cancel()
 
@@ -218,10 +219,11 @@ class Server:
 
     def _run(self, send: Send, name: str, arguments: dict[str, Any], meta: dict[str, Any] | None) -> Outcome:
         progress = None
-        token = None if meta is None else meta.get("progressToken")
-        if isinstance(token, str | int) and not isinstance(token, bool):
-            wanted: str | int = token
-            progress = Progress(lambda count, line: send(progress_line(wanted, count, line)))
+        token: Any = None if meta is None else meta.get("progressToken")
+        if is_id(token):
+            progress = Progress(lambda count, line: send(progress_line(token, count, line)))
+        elif token is not None:
+            raise Refused(revisions.INVALID_PARAMS, "The progressToken is neither a text nor a whole number.")
         if name == "echo":
             return _echo(arguments)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from math import isnan
 from typing import Any
 
 from ..client import answers
@@ -15,11 +16,14 @@ from .sessions import LABEL, Sessions, check_name
 
 _PATIENCE = 2.0
 """Seconds for a session to say what runs in it: one that is stuck must not hide the others."""
+_FIRST = datetime.min.replace(tzinfo=UTC).timestamp()
+_LAST = datetime.max.replace(tzinfo=UTC, microsecond=0).timestamp()
 
 
 def moment(seconds: float) -> str:
-    """A time as ISO 8601 has it, in UTC."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    """A time as ISO 8601 has it, in UTC, whatever a file claims: no year before the first, none after the last."""
+    known = _FIRST if isnan(seconds) else min(max(seconds, _FIRST), _LAST)
+    return datetime.fromtimestamp(known, UTC).isoformat(timespec="seconds")
 
 
 def list_sessions(desk: Desk, arguments: dict[str, Any]) -> Outcome:  # noqa: ARG001  # it has none

@@ -6,12 +6,15 @@ from base64 import b64encode
 from typing import Any
 
 from ..errors import InvalidInput, Unsupported
-from .desk import Desk, Outcome, said
+from ..types import Variable
+from .desk import Desk, Outcome, said, shortened
 from .encoding import encoded, plain
-from .execute import context_of, shortened
+from .execute import context_of
 from .sessions import DEFAULT, Session
 
 _MAX_VALUE = 16 << 20
+_LONGEST_TEXT = 1000
+_LONGEST_LINE = 200
 
 
 def get_repl_context(desk: Desk, arguments: dict[str, Any]) -> Outcome:
@@ -21,10 +24,7 @@ def get_repl_context(desk: Desk, arguments: dict[str, Any]) -> Outcome:
     structured: dict[str, Any] = {"session_id": session.name, "context": context}
     room = desk.settings.max_output
     if "name" not in arguments:
-        variables = session.sandbox.variables.list(context)
-        structured["variables"] = [{**item._asdict(), "text": shortened(item.text, 1000)[0]} for item in variables]
-        lines = [f"{item.name}: {item.type} = {shortened(item.text, 200)[0]}" for item in variables]
-        return said(shortened("\n".join(lines), room)[0] or "(no variables)", structured)
+        return _listing(session.sandbox.variables.list(context), structured, room)
     name = arguments["name"]
     value = _value(session, name, context)
     text = encoded(value)
@@ -33,7 +33,25 @@ def get_repl_context(desk: Desk, arguments: dict[str, Any]) -> Outcome:
             f"{name} takes {len(text)} characters as JSON, and an answer has {room}.",
             hint="Look at a part of it with execute_python.",
         )
-    return said(text, {**structured, "name": name, "value": plain(value)})
+    return said(text, {**structured, "name": name, "value": plain(value), "truncated": False})
+
+
+def _listing(variables: list[Variable], structured: dict[str, Any], room: int) -> Outcome:
+    """As many as an answer holds."""
+    shown: list[dict[str, Any]] = []
+    lines = []
+    for item in variables:
+        described = {**item._asdict(), "text": shortened(item.text, _LONGEST_TEXT)[0]}
+        room -= len(encoded(described))
+        if room < 0:
+            break
+        shown.append(described)
+        lines.append(f"{item.name}: {item.type} = {shortened(item.text, _LONGEST_LINE)[0]}")
+    left_out = len(variables) - len(shown)
+    if left_out:
+        lines.append(f"[{left_out} more are left out; look at one with name, or at some with execute_python.]")
+    structured |= {"variables": shown, "truncated": left_out > 0}
+    return said("\n".join(lines) or "(no variables)", structured)
 
 
 def _value(session: Session, name: str, context: str) -> Any:
