@@ -230,14 +230,6 @@ def leaves_a_daemon(pid_file):
     raw('{"tools": []}')
 
 
-def own_signals():
-    """Tells which signals are ignored."""
-    with open("/proc/self/status") as file:
-        ignored = next(line.split()[1] for line in file if line.startswith("SigIgn"))
-    result = {"content": [{"type": "text", "text": str(int(ignored, 16))}]}
-    raw('{"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}', json.dumps({"t": {"result": result}}))
-
-
 def broken():
     say(f"cannot open /etc/thing; my key is {os.environ.get('THING_API_KEY')}", sys.stderr)
     raise SystemExit(2)

@@ -212,3 +212,16 @@ def test_two_tools_of_one_name_are_refused():
 def test_what_is_too_long_is_cut_and_says_so():
     assert bounded("x" * MOST_TEXT) == "x" * MOST_TEXT
     assert bounded("x" * (MOST_TEXT + 7)).endswith("\n[7 more characters were cut off]")
+
+
+@pytest.mark.parametrize("form", [{"enum": list(range(20_000))}, {"$ref": "#" + "/a" * 90_000}])
+def test_a_schema_that_is_long_to_go_through_is_not_gone_through_for_ever(form):
+    schema = {"type": "object", "properties": {"a": {"items": form}}}
+    assert check_arguments(schema, json.dumps({"a": [19_999]})) == {"a": [19_999]}, "the control"
+    with pytest.raises(InvalidInput, match="too many, to be checked"):
+        check_arguments(schema, json.dumps({"a": [19_999] * 1000}))
+
+
+def test_a_list_of_many_choices_is_checked():
+    schema = {"type": "object", "properties": {"a": {"items": {"enum": [f"choice{number}" for number in range(500)]}}}}
+    assert check_arguments(schema, json.dumps({"a": ["choice499"] * 2000}))

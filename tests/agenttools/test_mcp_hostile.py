@@ -178,12 +178,10 @@ def test_no_tool_takes_the_name_of_another():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing stands between")
-def test_a_server_ignores_no_signal_that_it_did_not_choose_to(entry):
-    direct = subprocess.run([sys.executable, "-c", SIGNALS], capture_output=True, text=True, check=True, timeout=LONG)
-    assert calling(entry("own_signals"), "bad__t").text == str(int(direct.stdout, 16))
-
-
-SIGNALS = "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('SigIgn')))"
+def test_a_server_ignores_no_signal_that_it_did_not_choose_to():
+    ask = ["grep", "SigIgn", "/proc/self/status"]
+    direct = subprocess.run(ask, capture_output=True, text=True, check=True, timeout=LONG).stdout
+    assert " ".join(direct.split()) in " ".join(unusable({"command": ask[0], "args": ask[1:]}).split())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody is there to do it")

@@ -15,6 +15,7 @@ from .toolspec import MOST_ARGUMENTS
 
 _DEEPEST = 64
 _STEPS = 100_000
+_COMPARED_IN_A_STEP = 16
 
 _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "string": ("a string", lambda value: isinstance(value, str)),
@@ -94,10 +95,12 @@ class _Check:
 
     def of(self, schema: Any, value: Any, at: str, depth: int) -> _Problem:
         """What is wrong with a value, in a sentence, or None."""
-        self._left -= 1
+        self._left -= 1 + _length(schema) // _COMPARED_IN_A_STEP
         if self._left < 0 or depth > _DEEPEST:
             # Not a problem of one alternative among others: no other may be tried, or this would take for ever.
-            raise InvalidInput("The arguments are nested too deeply to be checked: write simpler ones.")
+            raise InvalidInput(
+                "The arguments are nested too deeply, or too many, to be checked: write simpler ones."
+            )
         if schema is False:
             return f"{_place(at)} must be left out."
         if not isinstance(schema, Mapping):
@@ -234,6 +237,14 @@ def _is_number(value: Any) -> bool:
 def _same(one: Any, other: Any) -> bool:
     """Python holds True for 1; JSON does not."""
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+
+
+def _length(schema: Any) -> int:
+    """Of what is gone through for each value again, and of which a schema may hold very much."""
+    if not isinstance(schema, Mapping):
+        return 0
+    words = ("$ref", "enum", "required", "prefixItems")
+    return sum(len(part) for word in words if isinstance(part := schema.get(word), str | list | tuple))
 
 
 def _list_of(schema: Mapping[str, Any], word: str) -> list[Any]:

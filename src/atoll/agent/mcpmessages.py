@@ -41,7 +41,6 @@ def tame(result: dict[str, Any]) -> None:
         for tool in tools:
             if isinstance(tool, dict):
                 tool.pop("outputSchema", None)
-                tool.pop("output_schema", None)
     content = result.get("content")
     if isinstance(content, list) and len(content) > MOST_PARTS:
         told = f"[{len(content) - MOST_PARTS} more parts of the answer were left out]"
