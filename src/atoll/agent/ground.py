@@ -207,8 +207,11 @@ class Ground:
         return self._common({name: value for name, value in self._wishes.items() if name not in _DECIDED})
 
     def _common(self, wishes: Mapping[str, Any]) -> dict[str, Any]:
-        labels = {**wishes.get("labels", {}), LABEL: self._hold.run}
-        return {"lifetime": LIFETIME, **wishes, "labels": labels}
+        more: dict[str, Any] = {"labels": {**wishes.get("labels", {}), LABEL: self._hold.run}}
+        if self._wishes.get("source") or self._wishes.get("codebase"):
+            # What is reviewed later shall not be full of compiled modules.
+            more["env"] = {"PYTHONDONTWRITEBYTECODE": "1", **(wishes.get("env") or {})}
+        return {"lifetime": LIFETIME, **wishes, **more}
 
 
 async def _destroy(id: str) -> None:

@@ -44,6 +44,7 @@ exit code:
 """
 
 _WAIT = "2"
+_STEPS = "tr-"  # each step of an agent is kept, under the name of its run
 _HEADER = ["NAME", "SANDBOX", "AGE", "SIZE", "LAYERS"]
 _UNITS = ("", "K", "M", "G", "T")
 
@@ -57,6 +58,7 @@ def main(words: list[str]) -> int:
     add("--force", action="store_true", help="create: end processes that have a file open to write to")
     add("--name", metavar="NAME", help="import: how to call it here")
     add("--sandbox", metavar="ID", help="list: only those of this sandbox")
+    add("--all", action="store_true", help="list: those of agents' steps, too")
     add("--limit", metavar="SIZE", default=None, help="import: how much the file may hold (default: 64G)")
     add("--json", action="store_true", help="list, show: everything, as JSON")
     args = parser.parse_intermixed_args(words)
@@ -83,6 +85,8 @@ def tell_lost(made: Snapshot) -> None:
 def _list(args: Namespace) -> int:
     _expect(args, 0, 0, "atoll snapshot list")
     found = Snapshots().list(sandbox=args.sandbox)
+    if not args.all and args.sandbox is None:
+        found = [each for each in found if not each.name.startswith(_STEPS)]
     if args.json:
         say_json([_as_json(each) for each in found])
         return 0
