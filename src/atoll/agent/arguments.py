@@ -98,9 +98,7 @@ class _Check:
         self._left -= 1 + _length(schema) // _COMPARED_IN_A_STEP
         if self._left < 0 or depth > _DEEPEST:
             # Not a problem of one alternative among others: no other may be tried, or this would take for ever.
-            raise InvalidInput(
-                "The arguments are nested too deeply, or too many, to be checked: write simpler ones."
-            )
+            raise InvalidInput("The arguments are nested too deeply, or too many, to be checked: write simpler ones.")
         if schema is False:
             return f"{_place(at)} must be left out."
         if not isinstance(schema, Mapping):
