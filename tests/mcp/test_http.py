@@ -16,6 +16,7 @@ from tests.mcp.test_running import ENDLESS, busy, until
 from tests.thorough import examples
 
 from atoll import Sandbox
+from atoll.mcp.http import MAX_CONNECTIONS
 from atoll.mcp.httpwire import REASONS, Broken, body_length, parse_head
 
 META = {
@@ -215,10 +216,11 @@ def test_more_connections_than_there_may_be_push_out_idle_ones():
 def test_who_was_refused_keeps_nobody_out():
     with HttpProcess() as server:
         server.hello()
-        refused = []
-        for _ in range(300):
-            refused.append(server.connect())
-            refused[-1].sendall(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        refused = [server.connect() for _ in range(MAX_CONNECTIONS)]
+        for sock in refused:
+            sock.sendall(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        for sock in refused:
+            assert sock.recv(12) == b"HTTP/1.1 401"
         assert [server.post(call("ping"))[0] for _ in range(20)] == [200] * 20
         for sock in refused:
             sock.close()
