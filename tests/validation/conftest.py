@@ -9,7 +9,9 @@ from atoll.validation.executing import LABEL
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left():
+def nothing_is_left(tmp_path_factory, monkeypatch):
+    copies = tmp_path_factory.mktemp("copies")
+    monkeypatch.setenv("TMPDIR", str(copies))
     yield
     for state in validation.jobs():
         if state.state in ("starting", "running"):
@@ -19,6 +21,7 @@ def nothing_is_left():
     for id in left:
         Sandbox.connect(id).destroy()
     assert left == []
+    assert list(copies.iterdir()) == []
 
 
 @pytest.fixture

@@ -14,8 +14,9 @@ from atoll.validation import status
 SCRIPT = os.path.join(os.path.dirname(sys.executable), "atoll")
 
 
-def atoll(*words, stdin=b""):
-    done = subprocess.run([SCRIPT, "validate", *words], input=stdin, capture_output=True, timeout=120, check=False)
+def atoll(*words, stdin=b"", cwd=None):
+    command = [SCRIPT, "validate", *words]
+    done = subprocess.run(command, input=stdin, capture_output=True, timeout=120, check=False, cwd=cwd)
     assert b"Traceback" not in done.stderr, done.stderr.decode()
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
@@ -28,7 +29,7 @@ def atoll(*words, stdin=b""):
         (["-t", "0.2", "sleep 100"], 124, "timed_out behind jail."),
         (["--", "printf", "%s|", "a b", "c"], 0, "passed"),
         (["--code", "raise SystemExit(2)"], 1, "Its exit code is 2."),
-        (["--source", "/no/such", "true"], 125, "cannot be opened"),
+        (["--source", "/no/such", "true"], 125, " error. The source /no/such cannot be opened"),
         (["--output", "a", "--output", "b", "touch a b"], 0, "b  sha256:e3b0c442"),
         (["-e", "X=1", "--memory", "64M", "--name", "mine", 'test "$X" = 1'], 0, "passed"),
     ],
@@ -75,6 +76,24 @@ def test_verify_and_gate(tmp_path):
     assert "It is failed." in atoll("gate", failed["id"])[2]
 
 
+def test_a_file_is_of_the_job_that_is_said_and_an_id_is_no_file(tmp_path):
+    files = [tmp_path / "one.json", tmp_path / "two.json"]
+    for file in files:
+        assert atoll("run", "-p", "jail", "-o", str(file), "true")[0] == 0
+    one, two = (json.loads(file.read_text())["id"] for file in files)
+    assert atoll("gate", f"{one}={files[0]}", f"{two}={files[1]}")[1] == "open: 2 passed\n"
+    for action in ("gate", "verify"):
+        code, _, err = atoll(action, f"{one}={files[1]}")
+        assert (code, f"It is the result of the job {two}, and not of {one}." in err) == (1, True)
+    assert "name it once" in atoll("gate", f"{one}={files[0]}", str(files[0]))[2]
+    bad = json.loads(atoll("run", "-p", "jail", "--json", "false")[1])["id"]
+    (tmp_path / bad).write_bytes(files[0].read_bytes())
+    code, out, err = atoll("gate", bad, cwd=tmp_path)
+    assert (code, out) == (1, "")
+    assert "It is failed." in err
+    assert atoll("gate", f"./{bad}", cwd=tmp_path)[0] == 0
+
+
 def test_diagnose_and_recover():
     code, out, _ = atoll("diagnose", "-p", "fake,jail", "true")
     assert (code, out.splitlines()[0]) == (0, "jail would be used, after fake (it has no network none).")
@@ -93,7 +112,8 @@ def test_diagnose_and_recover():
         (["list", "x"], "without 'x'"),
         (["list", "--", "x"], "Nothing may follow"),
         (["run", "-t", "soon", "true"], "--timeout is 'soon'"),
-        (["verify", "vj-none"], "There is no job"),
+        (["verify", "vj-none"], "There is no job 'vj-none', and no such file."),
+        (["gate", "nope.json"], "There is no job 'nope.json', and no such file."),
     ],
 )
 def test_what_makes_no_sense_gets_a_sentence(words, sentence):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import shutil
 
 import pytest
 from hypothesis import given, strategies as st
 from tests.thorough import examples
 
 from atoll import InvalidInput, StoreError
-from atoll.validation import Job, Result, begin, gate, run, shelf, verify, wait
+from atoll.validation import Job, Result, begin, forget, gate, load, run, shelf, verify, wait
 from atoll.validation.results import result_from_json, result_to_json
 from atoll.validation.sealing import flaw, sealed
 
@@ -144,16 +145,14 @@ def test_inputs_that_have_changed_are_noticed(project):
     ],
 )
 def test_every_kind_of_change_counts(project, change):
-    from atoll.validation.inputs import changed, measure
+    from atoll.validation.inputs import measure
     from atoll.validation.jobs import check_job
 
     job = check_job(Job(command="true", source=project))
     before = measure(job)
-    assert changed(job, before) is None
-    assert measure(job).digest == before.digest
+    assert measure(job) == before
     change(project)
-    assert changed(job, before) is not None
-    assert measure(job).digest != before.digest
+    assert measure(job) != before
 
 
 def test_run_again_the_same_comes_out():
@@ -186,6 +185,48 @@ def test_the_gate_opens_for_what_has_passed_and_is_fresh(project, tmp_path):
         gate(good.id)
     with pytest.raises(InvalidInput, match="max_age"):
         gate([good], max_age=-1)
+
+
+def test_the_sealed_result_of_another_job_does_not_stand_for_this_one():
+    good, bad = passed(), run(Job(command="false", driver="jail"))
+    shutil.copy(f"{shelf.place_of(good.id)}/result.json", f"{shelf.place_of(bad.id)}/result.json")
+    sentence = f"is the result of another job: of {good.id} instead of {bad.id}."
+    for checked in (verify(bad.id), gate([bad.id])):
+        assert len(checked.problems) == 1
+        assert sentence in checked.problems[0]
+    with pytest.raises(StoreError, match="another job"):
+        load(bad.id)
+    forget(bad.id)
+
+
+def test_of_a_file_it_can_be_said_which_job_it_is_of(project, tmp_path):
+    job = Job(command="cat check.py", source=project, driver="jail")
+    result, other = run(job), passed()
+    path, bare = tmp_path / "r.json", tmp_path / "other.json"
+    shelf.write_copy(result, str(path))
+    shelf.write_copy(other, str(bare))
+    assert gate({path: result.id, str(bare): None, other.id: other.id}).open
+    assert gate({path: job}).open
+    assert gate([bare]).open, "alone, any job will do"
+    assert verify(bare, job=result.id).problems == (f"It is the result of the job {other.id}, and not of {result.id}.",)
+    assert "It is the result of another job: 'echo hi'" in gate({bare: job}).problems[0]
+    assert "It is the result of another job" in gate({path: job._replace(timeout=5)}).problems[0]
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(project, elsewhere, symlinks=True)
+    assert gate({path: job._replace(source=elsewhere, name="the same")}).open
+    (elsewhere / "check.py").write_text("")
+    assert "Its inputs have changed since" in gate({path: job._replace(source=elsewhere)}).problems[0]
+    for wrong in ("vj-1", 5, Job()):
+        with pytest.raises(InvalidInput):
+            gate({path: wrong})
+
+
+def test_inputs_that_change_before_it_is_run_again_are_noticed(project, monkeypatch):
+    from atoll.validation import checking
+
+    result = passed(source=project)
+    monkeypatch.setattr(checking, "_stale", lambda *_: [(project / "new").write_text("")][:0])
+    assert "Its inputs changed before it was run again" in verify(result, rerun=True).problems[0]
 
 
 def test_what_is_not_at_its_end_does_not_open_the_gate():

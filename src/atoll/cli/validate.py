@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from argparse import Namespace
 from collections.abc import Callable
@@ -32,11 +33,13 @@ actions:
   wait ID                              until it has ended
   cancel ID ...                        end it with all that it started
   list                                 all jobs, newest first (default)
-  verify ID | FILE ...                 are they intact, and their inputs the same?
-  gate ID | FILE ...                   have all passed, and are they fresh?
+  verify ID | FILE | ID=FILE ...       are they intact, and their inputs the same?
+  gate ID | FILE | ID=FILE ...         have all passed, and are they fresh?
   recover                              jobs whose process died; --again runs them
   delete ID ...                        forget jobs and their results
   diagnose                             which wall would be used, and why
+
+A FILE alone may be the result of any job that ran here; ID=FILE is that one's.
 
 examples:
   atoll validate run --source . "make test"
@@ -57,6 +60,7 @@ _COLOURS = {
 }  # fmt: skip
 _HEADER = ["ID", "STATE", "AGE", "WALL", "TOOK", "WHAT"]
 _LONGEST = 60
+_ID_BEGINS = re.compile(r"vj-[0-9a-f]+")
 
 
 def main(words: list[str]) -> int:
@@ -212,7 +216,8 @@ def _verify(args: Namespace) -> int:
 
     bad = 0
     for given in _several(args):
-        checked = verify(_result(given), rerun=args.rerun)
+        result, job = _result(given)
+        checked = verify(result, job=job, rerun=args.rerun)
         bad += not checked.ok
         if checked.ok and checked.result is not None:
             same = ", and the same again" if args.rerun else ""
@@ -226,7 +231,11 @@ def _gate(args: Namespace) -> int:
     from ..validation import gate
 
     age = None if args.max_age is None else duration(args.max_age, "--max-age")
-    found = gate([_result(given) for given in _several(args)], max_age=age)
+    wanted: dict[str, str | None] = {}
+    for result, job in map(_result, _several(args)):
+        if wanted.setdefault(result, job) != job:
+            raise UsageError(f"{result} cannot be the result of several jobs; name it once.")
+    found = gate(wanted, max_age=age)
     for problem in found.problems:
         complain(problem)
     if found.open:
@@ -309,11 +318,19 @@ def _each(args: Namespace, action: Callable[[str], object]) -> int:
     return code
 
 
-def _result(given: str) -> str:
-    """A file if there is one of that name, else the id that begins so."""
+def _result(given: str) -> tuple[str, str | None]:
+    """The id or the path of a result, and of which job it must be, if that is said. Raises InvalidInput."""
+    from ..validation.results import is_id
     from ..validation.shelf import resolve
 
-    return os.path.abspath(given) if os.path.exists(given) else resolve(given)
+    job, equals, path = given.partition("=")
+    if equals and is_id(job):
+        return os.path.abspath(path), job
+    # Whoever can put files here has no say in what an id means; such a file is ./vj-3f.
+    there = os.path.exists(given)
+    if there and not _ID_BEGINS.fullmatch(given):
+        return os.path.abspath(given), None
+    return resolve(given, nor="" if there else ", and no such file"), None
 
 
 def _tell(result: Result, args: Namespace) -> None:
@@ -329,7 +346,8 @@ def _tell(result: Result, args: Namespace) -> None:
     for path, digest in result.files.items():
         complain(f"{path}  sha256:{digest}")
     reason = f" {result.reason}" if result.reason else ""
-    complain(f"{result.id} {result.verdict} behind {result.driver or 'no wall'}.{reason}")
+    wall = f" behind {result.driver}" if result.driver else ""
+    complain(f"{result.id} {result.verdict}{wall}.{reason}")
 
 
 def _pass_on(fd: int, text: str) -> None:

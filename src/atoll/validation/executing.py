@@ -10,10 +10,9 @@ from typing import NamedTuple
 from .. import registry
 from ..errors import AtollError, FileError, Unsupported
 from ..io import BlockingIO
-from ..policy.text import short
 from ..sync.sandbox import Sandbox
 from ..types import Capability
-from . import inputs
+from . import copies, inputs, shelf, walls
 from .canonical import digest_of, text_digest
 from .jobs import ENVIRONMENT, Job, job_digest, job_to_json
 from .results import Digests, Result, Verdict
@@ -67,11 +66,21 @@ class _Box:
         self.result = blank
 
     def work(self) -> None:
-        given = inputs.measure(self._job)
-        self._know(digests=self.result.digests._replace(inputs=given.digest))
+        if self._job.source is None:
+            self._measured(inputs.measure(self._job))
+            self._inside(None)
+            return
+        with copies.made(shelf.place_of(self.result.id)) as copy:
+            self._measured(inputs.take(self._job, copy))
+            self._inside(copy)
+
+    def _measured(self, digest: str) -> None:
+        self._know(digests=self.result.digests._replace(inputs=digest))
+
+    def _inside(self, source: str | None) -> None:
         if self._cancelled():
             return
-        with self._sandbox() as sandbox:
+        with self._sandbox(source) as sandbox:
             wall = registry.load(sandbox.driver, BlockingIO())
             self._know(driver=sandbox.driver, isolation=wall.isolation)
             if Capability.NETWORK_NONE not in wall.capabilities:
@@ -86,19 +95,16 @@ class _Box:
                 return
             ended = _run(sandbox, self._job, commands=Capability.COMMANDS in wall.capabilities)
             self._note(ended, {} if ended.timed_out else self._files(sandbox))
-        touched = inputs.changed(self._job, given)
-        if touched is not None:
-            self._know(verdict="error", reason=f"The source was written to while the job ran: {short(touched)}.")
 
     def _know(self, **facts: object) -> None:
         self.result = self.result._replace(**facts)  # type: ignore[arg-type]  # fields of a Result
 
-    def _sandbox(self) -> Sandbox:
+    def _sandbox(self, source: str | None) -> Sandbox:
         job = self._job
         return Sandbox.create(
-            job.driver,
-            source=job.source,
-            ignore=job.ignore,
+            walls.able(job),
+            # What is ignored is not in the copy.
+            source=source,
             packages=job.packages,
             network="none",
             resources=job.resources,

@@ -5,77 +5,124 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from ..codebases.beneath import Descent
 from ..codebases.walking import Stamp, Walk, stamp_of, walk
+from ..engine.orders import source_directory
 from ..errors import InvalidInput
+from ..home import state_dir
 from ..policy.ignores import Ignores
 from ..policy.text import short
 from .canonical import digest_of
+from .copies import Copy
 from .jobs import Job
 
+MOST_BYTES = 4 << 30
+MOST_PATHS = 1_000_000
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PIECE = 1 << 20
 
-
-class Inputs(NamedTuple):
-    """The digest, and what tells cheaply whether the source has been written to since."""
-
-    digest: str
-    stamps: dict[str, Stamp]
-    entries: dict[str, tuple[str, int, str]]
+_Tree = dict[str, tuple[str, int, str]]
 
 
-def measure(job: Job) -> Inputs:
-    """Of a checked job, read whole.
+def measure(job: Job) -> str:
+    """The digest of what a checked job would be given now. Reads all of it.
 
     Raises:
         InvalidInput: the source is not there, may not be read, or changes while it is read.
     """
-    own = {path: hashlib.sha256(data).hexdigest() for path, data in job.files.items()}  # type: ignore[arg-type]
-    stamps: dict[str, Stamp] = {}
-    entries: dict[str, tuple[str, int, str]] = {}
-    if job.source is not None:
-        stamps, entries = _measure_tree(str(job.source), job)
-    tree = [[_text(path), *entry] for path, entry in sorted(entries.items())] if job.source is not None else None
-    return Inputs(digest_of({"source": tree, "files": own, "packages": list(job.packages)}), stamps, entries)
-
-
-def changed(job: Job, before: Inputs) -> str | None:
-    """Which path of the source was written to since, if one was. Reads no contents."""
     if job.source is None:
-        return None
-    found = _walk(str(job.source), job)
-    for path, stamp in found.stamps.items():
-        if before.stamps.get(path) != stamp:
-            return path
-    gone = before.stamps.keys() - found.stamps.keys()
-    if gone:
-        return min(gone)
-    differing = (
-        _others(found).items() ^ {path: each for path, each in before.entries.items() if each[0] != "file"}.items()
+        return _digest(job, None)
+    return _digest(job, _read_tree(str(job.source), _walk(job), None))
+
+
+def take(job: Job, place: str) -> str:
+    """Copy the source of a checked job into an empty directory; the digest of what the job is given with that copy.
+
+    Each file is read once, and what was read is what is written and what is hashed.
+
+    Raises:
+        InvalidInput: as `measure`; or the source is too much to copy, or atoll's own files are in it.
+        StoreError: it cannot be written.
+    """
+    source = str(job.source)
+    if os.path.isdir(source):
+        source_directory(source, state_dir())
+    found = _walk(job)
+    _check_amount(source, found)
+    copy = Copy(place)
+    try:
+        copy.lay_out(found.entries)
+        tree = _read_tree(source, found, copy)
+        copy.finish(found.entries)
+    finally:
+        copy.close()
+    return _digest(job, tree)
+
+
+def _digest(job: Job, tree: _Tree | None) -> str:
+    own = {path: hashlib.sha256(data).hexdigest() for path, data in job.files.items()}  # type: ignore[arg-type]
+    listed = None if tree is None else [[_text(path), *entry] for path, entry in sorted(tree.items())]
+    return digest_of({"source": listed, "files": own, "packages": list(job.packages)})
+
+
+def _check_amount(source: str, found: Walk) -> None:
+    size = sum(stamp.size for stamp in found.stamps.values())
+    if size > MOST_BYTES:
+        amount = f"{size / (1 << 30):.1f} GiB in it, and a job has at most {MOST_BYTES >> 30}"
+    elif len(found.stamps) + len(found.entries) > MOST_PATHS:
+        amount = f"more than {MOST_PATHS} files in it"
+    else:
+        return
+    raise InvalidInput(
+        f"The source {short(source)} has {amount}.", hint="ignore= leaves parts of it out; or give a narrower source."
     )
-    return min(path for path, _ in differing) if differing else None
 
 
-def _measure_tree(source: str, job: Job) -> tuple[dict[str, Stamp], dict[str, tuple[str, int, str]]]:
-    found = _walk(source, job)
-    entries = _others(found)
+def _read_tree(source: str, found: Walk, copy: Copy | None) -> _Tree:
+    """Every path with its kind, mode and content; files are written into the copy, if there is one."""
+    tree: _Tree = {path: (entry.kind, entry.mode, _text(entry.content)) for path, entry in found.entries.items()}
     root = _open(source)
+    path = ""
     try:
         with Descent(root) as descent:
             for path, stamp in sorted(found.stamps.items()):
                 directory, _, name = path.rpartition("/")
-                entries[path] = ("file", stamp.mode, _hash(descent.open(directory), name, stamp))
+                digest = hashlib.sha256()
+                pieces = _hashed(descent.open(directory), name, stamp, digest)
+                if copy is None:
+                    for _ in pieces:
+                        pass
+                else:
+                    copy.write(path, stamp.mode, stamp.mtime, pieces)
+                tree[path] = ("file", stamp.mode, digest.hexdigest())
     except OSError as error:
         raise InvalidInput(f"The source {short(source)} cannot be read: {error.strerror} ({short(path)}).") from error
     finally:
         os.close(root)
-    return found.stamps, entries
+    return tree
 
 
-def _walk(source: str, job: Job) -> Walk:
+def _hashed(directory: int, name: str, stamp: Stamp, digest: hashlib._Hash) -> Iterator[bytes]:
+    """The pieces of a file, each hashed as it passes. Raises OSError, InvalidInput."""
+    fd = os.open(name, _READ, dir_fd=directory)
+    try:
+        left = stamp.size
+        # One that grows as fast as it is read would never end.
+        while left >= 0 and (piece := os.read(fd, _PIECE)):
+            left -= len(piece)
+            digest.update(piece)
+            yield piece
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode) or stamp_of(status) != stamp:
+            raise InvalidInput(f"{short(name)} changes while it is read; run the job when nobody writes to its source.")
+    finally:
+        os.close(fd)
+
+
+def _walk(job: Job) -> Walk:
+    source = str(job.source)
     root = _open(source)
     try:
         found = walk(root, Ignores(job.ignore).ignored if job.ignore else None)
@@ -97,25 +144,6 @@ def _open(source: str) -> int:
         raise InvalidInput(f"The source {short(source)} cannot be opened: {error.strerror}.") from error
 
 
-def _others(found: Walk) -> dict[str, tuple[str, int, str]]:
-    """Directories and links; of these the mode means nothing."""
-    return {path: (entry.kind, entry.mode, entry.content) for path, entry in found.entries.items()}
-
-
-def _hash(directory: int, name: str, stamp: Stamp) -> str:
-    fd = os.open(name, _READ, dir_fd=directory)
-    try:
-        digest = hashlib.sha256()
-        while piece := os.read(fd, _PIECE):
-            digest.update(piece)
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode) or stamp_of(status) != stamp:
-            raise InvalidInput(f"{short(name)} changes while it is read; run the job when nobody writes to its source.")
-        return digest.hexdigest()
-    finally:
-        os.close(fd)
-
-
 def _text(path: str) -> str:
-    """A path as JSON takes it, whatever bytes it has."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
+    """A name as JSON takes it, whatever bytes it has and whatever this process decodes names by; no two become one."""
+    return os.fsencode(path).decode("utf-8", "surrogateescape")

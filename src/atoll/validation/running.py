@@ -10,7 +10,7 @@ import time
 from .. import procid
 from ..errors import AtollError, Busy, InvalidInput, TimedOut
 from ..policy.text import shown
-from . import shelf
+from . import copies, shelf
 from .jobs import Job, check_job, job_digest, job_to_json
 from .results import Digests, Result, State, StateName, is_id
 
@@ -149,7 +149,7 @@ def cancel(id: str) -> State:
 
 
 def recover() -> list[State]:
-    """The jobs whose process died, when nothing is left of their sandboxes. `run(id)` or `begin(id)` runs one again."""
+    """The jobs whose process died, when nothing is left of them in the way. `run(id)` or `begin(id)` runs one again."""
     found = [state for state in jobs() if state.state == "interrupted"]
     for state in found:
         sweep(state.id)
@@ -209,14 +209,19 @@ def _await_end(id: str, process: procid.ProcessId) -> None:
     """Take its sandbox away from a job that runs in somebody's process, until it has noticed."""
     deadline = time.monotonic() + _ENDING
     while shelf.result_of(id) is None and procid.is_alive(process):
-        sweep(id)
+        _destroy_sandboxes(id)
         if time.monotonic() > deadline:
             raise Busy(f"The job {id} runs in the process {process.pid}, and does not end.")
         time.sleep(_TICK)
 
 
 def sweep(id: str) -> None:
-    """Destroy the sandboxes of a job."""
+    """Remove what a job has left whose process is no more: its sandboxes, and the copy of its source."""
+    _destroy_sandboxes(id)
+    copies.remove(shelf.place_of(id))
+
+
+def _destroy_sandboxes(id: str) -> None:
     from ..sync.sandbox import Sandbox
     from .executing import LABEL
 

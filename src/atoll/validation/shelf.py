@@ -1,6 +1,7 @@
 """Jobs on disk: one directory each, in which every file appears whole or not at all.
 
-`job.json` is what to run, `claim.json` who runs it, `result.json` what came of it, `cancel` the wish that it end.
+`job.json` is what to run, `claim.json` who runs it, `result.json` what came of it, `cancel` the wish that it end,
+`copy` leads to the copy of its source.
 Whoever decides something about a job holds the lock of its directory.
 """
 
@@ -19,6 +20,7 @@ from ..codebases import locks
 from ..errors import Busy, InvalidInput, StoreError
 from ..home import state_dir
 from ..policy.text import shown
+from . import copies
 from .jobs import Job, job_from_json, job_to_json
 from .results import Result, check_id, is_id, result_from_json, result_to_json
 from .sealing import sealed
@@ -59,12 +61,12 @@ def ids() -> list[str]:
     return [name for name in os.listdir(directory()) if is_id(name)]
 
 
-def resolve(prefix: str) -> str:
-    """The id that begins so, with or without "vj-". Raises InvalidInput."""
+def resolve(prefix: str, *, nor: str = "") -> str:
+    """The id that begins so, with or without "vj-". Raises InvalidInput, which says also what else there is not."""
     start = prefix if prefix.startswith("vj-") else f"vj-{prefix}"
     found = sorted(id for id in ids() if id.startswith(start))
     if not found:
-        raise InvalidInput(f"There is no job {shown(prefix)}.", hint="`atoll validate list` shows them.")
+        raise InvalidInput(f"There is no job {shown(prefix)}{nor}.", hint="`atoll validate list` shows them.")
     if len(found) > 1:
         raise InvalidInput(f"Several jobs begin with {shown(prefix)}: {', '.join(found[:5])}.")
     return found[0]
@@ -72,7 +74,7 @@ def resolve(prefix: str) -> str:
 
 def job_of(id: str) -> tuple[Job, float]:
     """A job, and when it was given. Raises InvalidInput, StoreError."""
-    value = _read(os.path.join(_known(id), "job.json"))
+    value = _read(os.path.join(place_of(id), "job.json"))
     if not isinstance(value, dict) or not isinstance(value.get("created"), int | float):
         raise StoreError(f"The job {id} cannot be read: its file is no job.")
     return job_from_json(value.get("job")), float(value["created"])
@@ -99,13 +101,13 @@ def claim(id: str, *, own: bool) -> int:
 
 
 def claim_of(id: str) -> Claim | None:
-    return _claim(_known(id))
+    return _claim(place_of(id))
 
 
 def result_of(id: str) -> Result | None:
-    """Raises InvalidInput, StoreError: there is no such job, or its result is none."""
+    """Raises InvalidInput, StoreError: there is no such job, or its result is none or that of another job."""
     try:
-        return read_result(os.path.join(_known(id), "result.json"))
+        return _own_result(id, place_of(id))
     except FileNotFoundError:
         return None
 
@@ -119,7 +121,7 @@ def save(result: Result) -> Result:
     """Seal a result and keep it, unless there is one already, which then counts; gives the one that counts."""
     with _locked(result.id) as place:
         if _has_result(place):
-            return read_result(os.path.join(place, "result.json"))
+            return _own_result(result.id, place)
         final = sealed(result, directory())
         _write(os.path.join(place, "result.json"), result_to_json(final))
     return final
@@ -131,7 +133,7 @@ def write_copy(result: Result, path: str) -> None:
 
 
 def wish_cancelled(id: str) -> None:
-    with open(os.path.join(_known(id), "cancel"), "wb"):
+    with open(os.path.join(place_of(id), "cancel"), "wb"):
         pass
 
 
@@ -147,6 +149,7 @@ def remove(id: str) -> None:
             raise Busy(f"The job {id} runs; cancel it first.")
         gone = os.path.join(directory(), f".{id}.{os.urandom(4).hex()}")
         os.rename(place, gone)
+    copies.remove(gone)
     shutil.rmtree(gone, ignore_errors=True)
 
 
@@ -159,7 +162,8 @@ def _place(id: str) -> str:
     return os.path.join(directory(), check_id(id))
 
 
-def _known(id: str) -> str:
+def place_of(id: str) -> str:
+    """The directory of a job. Raises InvalidInput: there is none."""
     place = _place(id)
     if not os.path.isdir(place):
         raise InvalidInput(f"There is no job {id}.", hint="`atoll validate list` shows them.")
@@ -168,9 +172,18 @@ def _known(id: str) -> str:
 
 @contextlib.contextmanager
 def _locked(id: str) -> Iterator[str]:
-    place = _known(id)
+    place = place_of(id)
     with locks.held(os.path.join(place, "lock")):
         yield place
+
+
+def _own_result(id: str, place: str) -> Result:
+    path = os.path.join(place, "result.json")
+    found = read_result(path)
+    # Its seal is intact wherever it lies, and says nothing of where that is.
+    if found.id != id:
+        raise StoreError(f"{path} is the result of another job: of {found.id} instead of {id}.")
+    return found
 
 
 def _has_result(place: str) -> bool:

@@ -45,6 +45,25 @@ def diagnose(job: Job | None = None) -> Diagnosis:
     return Diagnosis(fit.name, fit.isolation, f"{fit.name} would be used{rest}.", walls)
 
 
+def able(job: Job) -> str:
+    """The walls that a checked job names, as `driver=`, without those of several that lack what it needs.
+
+    Raises:
+        InvalidInput, UnknownDriver: it names none.
+    """
+    names = names_in(job.driver)
+    if len(names) == 1:
+        return names[0]
+    return ",".join([name for name in names if not _lacks(name, job)] or names)
+
+
+def _lacks(name: str, job: Job) -> bool:
+    try:
+        return not set(_needs(job)) <= registry.load(name, BlockingIO()).capabilities
+    except AtollError:
+        return False  # whoever tries it says better what is wrong with it
+
+
 def _look(name: str, job: Job | None) -> Wall:
     try:
         driver = registry.load(name, BlockingIO())
@@ -67,8 +86,6 @@ def _needs(job: Job | None) -> list[Capability]:
         needs.append(Capability.SOURCE)
     if job.packages:
         needs.append(Capability.PACKAGES)
-    if job.ignore:
-        needs.append(Capability.PERMISSIONS)
     return needs
 
 
