@@ -12,6 +12,7 @@ from tests.playedmodel import Apart, PlayedModel, calls, fails, read_log, says
 
 from atoll.errors import InvalidInput, ModelError
 from atoll.models import load
+from atoll.testing.playedmodel import main
 from atoll.testing.playedscript import Chooser, turn_of
 
 
@@ -89,3 +90,45 @@ anyio.run(load("m", base_url=sys.argv[1]).ask, [{"role": "user", "content": "hi"
 
 def test_turns_of_what_is_no_conversation():
     assert [turn_of(value) for value in (None, [], {"messages": 7}, {"messages": [7]})] == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "sentence"),
+    [
+        (None, [], "cannot be read: No such file or directory."),
+        ("{nope", [], "is no JSON"),
+        ("\udcff", [], "is no JSON"),
+        ("[" * 100_000, [], "is no JSON"),
+        ('[{"txt": "hi"}]', [], "A played reply has no txt; it has body, calls,"),
+        ('"hi"', [], "A played script is a function, a list or a dict, not str."),
+        ('[{"calls": [["run_code"]]}]', [], "give name and arguments of each"),
+        ('[{"calls": 7}]', [], "A played reply has calls 7"),
+        ('{"rules": [{"when": 7, "replies": []}]}', [], "A rule of a played script is"),
+        ('{"rules": [{"replies": 7}]}', [], "A rule of a played script is"),
+        ('{"rules": [{"when": {"first": 7}, "replies": []}]}', [], "A rule's `when` has 7 for first; give a text."),
+        ('{"rules": [{"when": {"has_tools": 7}, "replies": []}]}', [], "give true or false."),
+        ("[]", ["--port", "65536"], "--port is 65536"),
+        ("[]", ["--latency", "nan"], "--latency is nan"),
+        ("[]", ["--log", "/no/such/log"], "The log /no/such/log cannot be opened: No such file or directory."),
+    ],
+)
+def test_what_cannot_be_served_gets_a_sentence(script, options, sentence, tmp_path, capfd):
+    path = tmp_path / "replies.json"
+    if script is not None:
+        path.write_bytes(script.encode("utf-8", "surrogateescape"))
+    assert main(["--script", str(path), *options]) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("playedmodel: ")
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+def test_a_port_that_is_taken_gets_a_sentence_and_the_exit_code_2(tmp_path):
+    (tmp_path / "replies.json").write_text("[]")
+    with PlayedModel([]) as server:
+        port = server.url.split(":")[2].split("/")[0]
+        command = [sys.executable, "-m", "atoll.testing.playedmodel", "--script", "replies.json", "--port", port]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("playedmodel: The port cannot be had: Address already in use")

@@ -22,6 +22,7 @@ import time
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
+from ..errors import InvalidInput
 from .playedreplies import (
     Played,
     calls,
@@ -40,7 +41,7 @@ from .playedreplies import (
     slow,
     streams,
 )
-from .playedscript import Chooser, Script, turn_of
+from .playedscript import Chooser, Script, read_script, turn_of
 
 if TYPE_CHECKING:
     import ssl
@@ -264,9 +265,13 @@ def read_log(path: str) -> list[Asked]:
         return [Asked(**json.loads(line)) for line in file if line.endswith("\n")]
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Serve a script until the process is ended. The first line of output is the URL."""
+def main(arguments: list[str] | None = None) -> int:
+    """Serve a script until the process is ended. The first line of output is the URL.
+
+    Gives the exit code: 2 where it cannot be served, having said in a sentence why.
+    """
     import argparse
+    import sys
 
     parser = argparse.ArgumentParser(prog="playedmodel", description="An OpenAI-compatible server that plays a script.")
     parser.add_argument("--script", required=True, help="a JSON file: a list of replies, or rules")
@@ -275,13 +280,33 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--latency", type=float, default=0.0, help="seconds that each answer takes")
     parser.add_argument("--key", help="the only API key it lets in")
     given = parser.parse_args(arguments)
-    with open(given.script, encoding="utf-8") as file:
-        script = json.load(file)
-    with PlayedModel(script, latency=given.latency, key=given.key, port=given.port, log=given.log) as server:
+    try:
+        if not 0 <= given.port < 65536:
+            raise InvalidInput(f"--port is {given.port}; give 0 for any that is free, or up to 65535.")
+        if not 0 <= given.latency <= threading.TIMEOUT_MAX:
+            raise InvalidInput(f"--latency is {given.latency}; give seconds, such as 0.5.")
+        script = read_script(given.script)
+        server = PlayedModel(script, latency=given.latency, key=given.key, port=given.port, log=given.log)
+        _serve_until_ended(server)
+    except InvalidInput as error:
+        print(f"playedmodel: {error}", file=sys.stderr)  # noqa: T201 - it is a command
+        return 2
+    return 0
+
+
+def _serve_until_ended(server: PlayedModel) -> None:
+    try:
+        try:
+            server.start()
+        except OSError as error:
+            what = f"The log {error.filename} cannot be opened" if error.filename else "The port cannot be had"
+            raise InvalidInput(f"{what}: {error.strerror}.") from error
         print(server.url, flush=True)  # noqa: T201 - it is a command
         with suppress(KeyboardInterrupt):
             threading.Event().wait()
+    finally:
+        server.stop()
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

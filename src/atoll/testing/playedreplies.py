@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from ..errors import InvalidInput
+from ..policy.text import shown
 
 Played = dict[str, Any]
 _KEYS = {
@@ -93,7 +94,21 @@ def check(reply: Any) -> Played:
         )
     if unknown := set(reply) - _KEYS:
         raise InvalidInput(f"A played reply has no {', '.join(sorted(unknown))}; it has {', '.join(sorted(_KEYS))}.")
+    _check_calls(reply.get("calls"))
     return reply
+
+
+def _check_calls(wanted: Any) -> None:
+    if wanted is None or (isinstance(wanted, list | tuple) and all(map(_is_call, wanted))):
+        return
+    raise InvalidInput(
+        f"A played reply has calls {shown(wanted)}; give name and arguments of each, as in "
+        '[["run_code", {"code": "6 * 7"}]].'
+    )
+
+
+def _is_call(value: Any) -> bool:
+    return isinstance(value, list | tuple) and len(value) == 2 and isinstance(value[0], str)
 
 
 def completion(reply: Played, request: Any, turn: int) -> dict[str, Any]:

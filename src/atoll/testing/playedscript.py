@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..errors import InvalidInput
+from ..policy.text import shown
 from .playedreplies import Played, check, fails
 
 Script = Callable[[dict[str, Any]], Any] | Sequence[Any] | Mapping[str, Any]
@@ -58,6 +59,19 @@ class Chooser:
         return check(replies[min(time, len(replies) - 1)])
 
 
+def read_script(path: str) -> Any:
+    """The script in a JSON file. Raises: InvalidInput."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except OSError as error:
+        raise InvalidInput(f"The script {path} cannot be read: {error.strerror}.") from error
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(
+            f"The script {path} is no JSON: {error}.", hint='Write a list of replies, such as [{"text": "Hello."}].'
+        ) from None
+
+
 def turn_of(request: Any) -> int:
     """How many messages of the assistant a conversation has."""
     return sum(1 for message in _messages(request) if message.get("role") == "assistant")
@@ -88,6 +102,12 @@ def _rule(rule: Any) -> tuple[dict[str, Any], list[Any]]:
     if not isinstance(rule, dict) or not {"replies"} <= set(rule) <= {"when", "replies"}:
         raise InvalidInput('A rule of a played script is {"when": {...}, "replies": [...]}.')
     when = rule.get("when", {})
+    if not isinstance(when, dict) or not isinstance(rule["replies"], list | tuple):
+        raise InvalidInput('A rule of a played script is {"when": {...}, "replies": [...]}.')
+    for key, wanted in when.items():
+        if key in _WHEN and not isinstance(wanted, bool if key == "has_tools" else str):
+            what = "true or false" if key == "has_tools" else "a text"
+            raise InvalidInput(f"A rule's `when` has {shown(wanted)} for {key}; give {what}.")
     if unknown := set(when) - _WHEN:
         raise InvalidInput(f"A rule's `when` has no {', '.join(sorted(unknown))}; it has {', '.join(sorted(_WHEN))}.")
     return when, list(rule["replies"])
