@@ -84,7 +84,7 @@ async def test_a_whole_conversation(connect, space, mode):
         done = await client.call_tool("execute_python", {"code": "x = 20\nx + 1"})
         assert done.structured_content["result"] == "21"
         assert done.content[0].text == "21"
-        png = "iVBORw0KGgo="
+        png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
         code = f"class P:\n def _repr_mimebundle_(s, **k): return {{'image/png': '{png}', 'text/plain': 'p'}}\nP()"
         shown = await client.call_tool("execute_python", {"code": code})
         assert [block.type for block in shown.content] == ["text", "image"]
