@@ -96,7 +96,9 @@ def _below(top: int) -> list[int]:
 def main(seconds: float, path: str, command: list[str]) -> int:
     """Run it."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda number, _: sys.exit(128 + number))
+        signal.signal(
+            number, lambda number, _: sys.exit(f"This pass was ended by signal {number}, sent to its keeper.")
+        )
     log = Log(path)
     family = Family(command, log.fd)
     until = time.monotonic() + seconds
@@ -108,6 +110,8 @@ def main(seconds: float, path: str, command: list[str]) -> int:
         if code is None:
             os.write(log.fd, f"\nThis pass was ended: it took more than {seconds:g} seconds.\n".encode())
         else:
+            if code < 0:
+                os.write(log.fd, f"\nThis pass was ended by signal {-code}, which nobody here has sent.\n".encode())
             until = time.monotonic() + _DESCENDANTS_END
             while family.wait(0.1) and time.monotonic() < until:
                 pass
