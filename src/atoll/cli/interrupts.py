@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import signal
 import time
 from typing import Self
@@ -40,6 +41,8 @@ class Interrupts:
         # Python hears of a signal that comes just before a system call only when that call is over, and a wait
         # for output may never be. The heartbeat ends every wait for a moment.
         signal.setitimer(signal.ITIMER_REAL, _HEARTBEAT, _HEARTBEAT)
+        # An interpreter that ends gives signals their defaults back, and this one's is death.
+        atexit.register(signal.setitimer, signal.ITIMER_REAL, 0)
 
     def held(self, patience: float) -> Self:
         """For a `with` block that must not be broken up, unless it goes on for `patience` seconds after the signal."""
