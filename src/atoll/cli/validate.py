@@ -27,15 +27,15 @@ result can be relied on is for `verify` and `gate` to say.
 
 _EPILOG = """\
 actions:
-  run COMMAND | -- PROGRAM [ARG ...]   to its end; the exit code says the verdict
+  run COMMAND | -- PROGRAM [ARG ...]   to its end; the exit code is the verdict
   begin COMMAND | -- PROGRAM ...       in a process of its own; prints the id
   status ID                            how it stands, and its result
   wait ID                              until it has ended
   cancel ID ...                        end it with all that it started
   list                                 all jobs, newest first (default)
-  verify ID | FILE | ID=FILE ...       are they intact, and their inputs the same?
+  verify ID | FILE | ID=FILE ...       are they intact, their inputs the same?
   gate ID | FILE | ID=FILE ...         have all passed, and are they fresh?
-  recover                              jobs whose process died; --again runs them
+  recover                              jobs that died; --again runs them
   delete ID ...                        forget jobs and their results
   diagnose                             which wall would be used, and why
 
