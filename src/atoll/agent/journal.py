@@ -240,11 +240,10 @@ class Journal:
         """Raises TrajectoryNotFound."""
         return _one(id, self._db.read(f"{RUN} WHERE id = ?", (id,)))
 
-    def runs(self, *, limit: int | None = None, parents: bool = True) -> list[Run]:
-        """Newest first; without `parents`, also those that are parts of others."""
-        where = "WHERE parent IS NULL" if parents else ""
+    def runs(self, *, limit: int | None = None) -> list[Run]:
+        """Newest first, without those that are parts of others."""
         order = f"ORDER BY created DESC, rowid DESC LIMIT {-1 if limit is None else int(limit)}"
-        return [run_of(row) for row in self._db.read(f"{RUN} {where} {order}")]
+        return [run_of(row) for row in self._db.read(f"{RUN} WHERE parent IS NULL {order}")]
 
     def parts(self, id: str) -> list[Run]:
         """The runs that a run has begun itself, oldest first."""

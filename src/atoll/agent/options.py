@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 KINDS = ("completion", "agent")
 _WISHES = ("driver", "network", "packages")
 
-SandboxLike = "Mapping[str, Any] | AsyncSandbox | Sandbox | str | None"
-
 
 class Options(NamedTuple):
     """What an agent was made with, checked. `tools` are Python functions, `servers` MCP servers by name."""
