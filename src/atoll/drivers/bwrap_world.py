@@ -247,6 +247,9 @@ class Builder:
         for name in jail.HIDDEN:
             if os.path.exists(name):
                 options += ["--dev-bind", f"{_ROOT}/dev/null", name]
+        for name in jail.HIDDEN_DIRECTORIES:
+            if os.path.exists(name):
+                options += ["--ro-bind", f"{_ROOT}{jail.EMPTY_DIRECTORY}", name]
         for number, target in enumerate(self._targets):
             options += ["--bind", f"{_PLACES}/{number}", target]
         options += ["--chdir", self._job["workdir"], "--seccomp", str(code)]
