@@ -137,7 +137,7 @@ class Builder:
         stack = standing(order.places, order.sandbox, job)
         device, held = "", -1
         if job["loop"]:
-            device, held = disk.of_sandbox(order.places, order.sandbox, stack.top, job["quota"])
+            device, held = disk.of_sandbox(order.places, order.sandbox, stack, job["quota"])
         owner = None if order.rootless else order.uid
         rules = places.Rules.of(job)
         ground = places.Ground(order.sandbox, stack, device, owner, job["source"], job["workdir"], rules)
