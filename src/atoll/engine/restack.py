@@ -96,7 +96,7 @@ class Mason:
         self._layer = new_layer()
         self._forgotten: dict[str, int] = {}
         self._old: list[int] = []
-        self._size = 0
+        self._room = 0
 
     def work(self) -> tuple[Stack, View | None]:
         """Gives the stack that it stands on now, and the view of its source.
@@ -142,7 +142,7 @@ class Mason:
         """Raises BirthFailed, where directories are the top: it would stand on more than it may have."""
         if not self._sandbox.loop:
             own = usage.disk(self._box, enough=self._sandbox.quota) if self._layer in after.layers else 0
-            left(self._sandbox.quota, own + sum(self._layers.size(each) for each in after.layers if each != self._layer))
+            left(self._sandbox.quota, own + self._others(after))
 
     def _catch_up(self) -> None:
         """Finish what somebody was killed over who had written it down and not done it yet."""
@@ -246,20 +246,17 @@ class Mason:
             BirthFailed: nothing is left of that.
         """
         image = f"{self._box}/{after.top}"
-        with jail.inside(self._sandbox.first):
-            top = os.open("/tmp", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            self._size = left(self._sandbox.quota, self._below(after, top))
-        finally:
-            os.close(top)
-        disk.copy_sparse(disk.prepare(f"{self._settings.layout.top}/disks", self._size), image)
+        quota = self._sandbox.quota
+        taken = self._others(after)
+        own = usage.mounted_disk(self._sandbox.first, "/tmp") if self._layer in after.layers else 0
+        size = left(quota, taken + own)
+        self._room = quota - size - taken
+        disk.copy_sparse(disk.prepare(f"{self._settings.layout.top}/disks", size), image)
         return disk.attach(image)
 
-    def _below(self, after: Stack, top: int) -> int:
-        """Bytes that lie below the new top; `top` is a descriptor of what was it."""
-        others = [layer for layer in after.layers if layer != self._layer]
-        mine = usage.used(top) if self._layer in after.layers else 0
-        return sum(map(self._layers.size, others)) + mine
+    def _others(self, after: Stack) -> int:
+        """Bytes that lie below the new top, but for what is put aside now."""
+        return sum(self._layers.size(layer) for layer in after.layers if layer != self._layer)
 
     def _exchange(self, trees: dict[str, int], after: Stack) -> None:
         if self._wish.kind == "replace":
@@ -345,7 +342,8 @@ class Mason:
 
     def _check_size(self, after: Stack) -> None:
         """Raises _Grown, with nothing sealed any more: what was the top has less room beside it than was thought."""
-        if not self._sandbox.loop or self._size + self._below(after, self._old[-2]) <= self._sandbox.quota:
+        kept = self._sandbox.loop and self._layer in after.layers
+        if not kept or usage.used(self._old[-2]) <= self._room:
             return
         for _ in self._sandbox.targets:
             kernel.mount_setattr(self._old[-1], 0, recursive=True, clear=kernel.MOUNT_ATTR_RDONLY)
