@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from ..driver import Staged
 from ..errors import Busy, InvalidInput, Unsupported
-from ..home import state_dir
+from ..home import private, state_dir
 from ..policy.text import shown
 from ..types import Applied, Capability, Change
 from . import auditing
@@ -93,7 +93,7 @@ def _copied(base: str) -> Iterator[str]:
         os.link(base, path)
         with contextlib.suppress(FileNotFoundError), open(f"{base}.applied", "rb") as file:
             data = file.read()
-            with open(f"{path}.applied", "wb") as copy:
+            with open(f"{path}.applied", "wb", opener=private) as copy:
                 copy.write(data)
         yield path
     finally:
