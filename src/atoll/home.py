@@ -10,11 +10,15 @@ import stat
 
 from .errors import StoreError
 
+_OTHERS = 0o077
+
 
 def state_dir() -> str:
     """The state directory, which is there and private to this user when the call returns.
 
-    Sockets that command sandboxes lie in it, so a directory that others can write to is refused.
+    Sockets that command sandboxes lie in it, and files of sandboxes whose own modes say nothing: that nobody else can
+    enter this one directory is what protects them. An empty one is closed to others; one that holds something already
+    is refused, since it may be a place that others need.
 
     Raises:
         StoreError: it cannot be made, or is not ours alone; the hint says what to do.
@@ -27,6 +31,8 @@ def state_dir() -> str:
         except FileExistsError:
             pass
         found = os.stat(path)
+        if stat.S_ISDIR(found.st_mode) and found.st_mode & _OTHERS and found.st_uid == os.geteuid():
+            found = _closed(path)
     except OSError as error:
         raise StoreError(
             f"The state directory {path} cannot be made: {error.strerror}.",
@@ -34,6 +40,41 @@ def state_dir() -> str:
         ) from error
     _check(path, found)
     return path
+
+
+def private(path: str, flags: int) -> int:
+    """An opener for `open` that makes files which are this user's alone, whatever the umask."""
+    return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+
+def make_private(path: str) -> None:
+    """Make a directory below the state directory, and those on the way to it, for this user alone.
+
+    `os.makedirs` gives its mode to the last one only.
+
+    Raises:
+        FileExistsError: it is there already.
+        OSError: it cannot be made.
+    """
+    try:
+        os.mkdir(path, 0o700)
+    except FileNotFoundError:
+        try:
+            make_private(os.path.dirname(path))
+        except FileExistsError:
+            pass
+        os.mkdir(path, 0o700)
+
+
+def _closed(path: str) -> os.stat_result:
+    """What it is now that others are shut out of it, if it was empty. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if not os.listdir(fd):
+            os.fchmod(fd, 0o700)
+        return os.fstat(fd)
+    finally:
+        os.close(fd)
 
 
 def _choose() -> str:
@@ -68,8 +109,8 @@ def _check(path: str, found: os.stat_result) -> None:
             f"The state directory {path} belongs to user {found.st_uid}, and this process runs as {os.geteuid()}.",
             hint="Set ATOLL_HOME to a directory that you own.",
         )
-    if found.st_mode & 0o022:
+    if found.st_mode & _OTHERS:
         raise StoreError(
-            f"Others can write to the state directory {path} (mode {stat.S_IMODE(found.st_mode):o}).",
-            hint=f"Run: chmod 700 {path}",
+            f"Others can use the state directory {path} (mode {stat.S_IMODE(found.st_mode):o}).",
+            hint=f"Run: chmod 700 {path}; or set ATOLL_HOME to a directory of atoll's own.",
         )

@@ -107,3 +107,23 @@ def test_without_a_source_there_is_nothing_to_review(atoll, kept):
         done = atoll(command, kept)
         assert (done.code, done.out) == (125, b"")
         assert "made without a source" in done.err
+
+
+def test_new_hidden_names_are_a_question_of_their_own(atoll, changed, source):
+    Sandbox.connect(changed).run(
+        "mkdir output/.new; echo 1 > output/.new/settings; touch output/.gitignore", check=True
+    )
+    with atoll.terminal("apply", changed) as terminal:
+        terminal.expect(rb"Apply this\? \[y/N\] ")
+        terminal.type(b"y\n")
+        terminal.expect(rb"Apply them, too\? \[y/N\] ")
+        terminal.type(b"n\n")
+        assert terminal.wait() == 1
+    assert (source / "output/.gitignore").exists()
+    assert not (source / "output/.new").exists()
+    refused = atoll("apply", changed, "--yes")
+    assert refused.code == 1
+    assert "--new-hidden" in refused.err
+    assert not (source / "output/.new").exists()
+    assert atoll("apply", changed, "--yes", "--new-hidden").code == 0
+    assert (source / "output/.new/settings").read_text() == "1\n"

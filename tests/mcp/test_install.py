@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, strategies as st
 from tests.thorough import examples
 
+from atoll.cli import mcp_install
 from atoll.errors import InvalidInput
 from atoll.mcp import clients, configfile
 
@@ -244,3 +245,27 @@ def test_nothing_but_the_entry_is_different(content, indent):
     others.pop("atoll", None)
     assert after.pop("mcpServers") == others
     assert after == before
+
+
+def test_a_project_with_an_atoll_of_its_own_does_not_run(home, monkeypatch):
+    """Clients start the server in the directory that somebody opens, and where no `atoll` lies beside Python."""
+    bare = home / "bare/python"
+    bare.parent.mkdir()
+    bare.symlink_to(sys.executable)
+    monkeypatch.setattr(sys, "executable", str(bare))
+    command = mcp_install._command([])
+    for name in ("atoll", "json", "runpy"):
+        (home / f"project/{name}.py").write_text(f"open({str(home / 'ran')!r}, 'a').write({name!r})\n")
+    places = os.pathsep.join(path for path in sys.path if path)
+
+    def start(words):
+        (home / "ran").unlink(missing_ok=True)
+        subprocess.run(
+            words, cwd=home / "project", input=b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n', capture_output=True,
+            env={**os.environ, "PYTHONPATH": places}, timeout=60, check=False,
+        )  # fmt: skip
+        return (home / "ran").exists()
+
+    assert command[0] == str(bare)
+    assert not start(command)
+    assert start([word for word in command if word != "-P"])

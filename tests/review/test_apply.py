@@ -233,7 +233,7 @@ def test_the_place_of_an_apply_is_taken_by_nobody(overlay):
     overlay.start()
     overlay.in_merged(".atoll-apply-0123/x", "x")
     overlay.in_merged("deep/.atoll-apply-0123/x", "x")
-    done = apply(overlay.stage)
+    done = apply(overlay.stage, new_hidden=True)
     reason = "Its name is one that atoll keeps for itself."
     assert done.rejected == dict.fromkeys([".atoll-apply-0123", ".atoll-apply-0123/x"], reason)
     assert done.applied == ("deep", "deep/.atoll-apply-0123", "deep/.atoll-apply-0123/x")

@@ -115,7 +115,7 @@ def test_without_rules_the_source_becomes_what_the_sandbox_sees(tree, edits):
         before = snapshot(overlay.outside)
         edit(overlay, None, edits)
         reviewed = changes(overlay.stage)
-        done = apply(overlay.stage, reviewed=reviewed)
+        done = apply(overlay.stage, reviewed=reviewed, new_hidden=True)
         assert done.conflicts == {}
         assert set(done.rejected) | set(done.applied) == {change.path for change in reviewed}
         overlay.remount()
@@ -143,7 +143,7 @@ def test_with_rules_only_what_may_be_written_to_changes(tree, edits, rules):
         before = without_directory_modes(snapshot(overlay.source))
         edit(overlay, None, edits)
         found = changes(overlay.stage)
-        done = apply(overlay.stage)
+        done = apply(overlay.stage, new_hidden=True)
         overlay.remount()
         after = without_directory_modes(snapshot(overlay.source))
         seen = without_directory_modes(snapshot(overlay.merged))
@@ -169,7 +169,7 @@ def test_a_selection_changes_nothing_else(tree, edits, selection):
         overlay.start()
         before = snapshot(overlay.source)
         edit(overlay, None, edits)
-        done = apply(overlay.stage, selection)
+        done = apply(overlay.stage, selection, new_hidden=True)
         after = snapshot(overlay.source)
         changed = {os.fsdecode(path) for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
         assert changed <= set(done.applied)

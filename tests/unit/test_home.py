@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
+import tempfile
 
 import pytest
 
 from atoll.errors import StoreError
-from atoll.home import state_dir
+from atoll.home import make_private, state_dir
+from atoll.mcp import begun
 
 
 @pytest.fixture
@@ -54,14 +57,74 @@ def test_asking_twice_is_fine(clean, tmp_path):
     assert state_dir() == state_dir()
 
 
-@pytest.mark.parametrize("mode", [0o770, 0o707, 0o777])
-def test_a_directory_that_others_can_write_to_is_refused(clean, tmp_path, mode):
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o777, 0o755, 0o711, 0o750, 0o704])
+def test_a_directory_that_others_can_use_is_refused(clean, tmp_path, mode):
+    """It may be a place that others need, such as /var/lib: closing it is not ours to decide."""
     clean.setenv("ATOLL_HOME", str(tmp_path))
-    tmp_path.chmod(0o755)
+    (tmp_path / "something").touch()
+    tmp_path.chmod(0o700)
     assert state_dir() == str(tmp_path)
     tmp_path.chmod(mode)
-    with pytest.raises(StoreError, match=r"Others can write .*chmod 700"):
+    with pytest.raises(StoreError, match=r"Others can use .*chmod 700"):
         state_dir()
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == mode
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o755, 0o711])
+def test_an_empty_one_is_closed_to_others(clean, tmp_path, mode):
+    clean.setenv("ATOLL_HOME", str(tmp_path))
+    tmp_path.chmod(mode)
+    assert state_dir() == str(tmp_path)
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o700
+
+
+def _others_read(path) -> bool:
+    """Whether another user can read a file: really, by a process of theirs."""
+    reader = os.fork()
+    if reader == 0:
+        try:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            with open(path, "rb") as file:
+                os._exit(0 if file.read() else 1)
+        except OSError:
+            os._exit(1)
+        finally:
+            os._exit(2)
+    return os.waitstatus_to_exitcode(os.waitpid(reader, 0)[1]) == 0
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_another_user_reads_nothing_of_it(clean, tmp_path):
+    top = tempfile.mkdtemp(dir="/tmp")
+    try:
+        os.chmod(top, 0o755)
+        home = os.path.join(top, "state")
+        clean.setenv("ATOLL_HOME", home)
+        os.mkdir(home)
+        os.chmod(home, 0o755)
+        before = os.umask(0)
+        try:
+            begun._write({"tr-0": "space"})
+            make_private(os.path.join(home, "bwrap/boxes/one"))
+        finally:
+            os.umask(before)
+        kept = os.path.join(home, "mcp-agents.json")
+        with open(os.path.join(home, "plain"), "w") as file:
+            file.write("control")
+        os.chmod(file.name, 0o644)
+        assert not _others_read(file.name)
+        assert not _others_read(kept)
+        os.chmod(home, 0o755)
+        assert _others_read(file.name)
+        assert not _others_read(kept)
+        assert [stat.S_IMODE(os.stat(os.path.join(home, name)).st_mode) for name in ("bwrap", "bwrap/boxes")] == [
+            0o700
+        ] * 2
+    finally:
+        shutil.rmtree(top)
 
 
 @pytest.mark.root

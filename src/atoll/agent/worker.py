@@ -1,4 +1,4 @@
-"""The process of a run that was begun in the background: `python -m atoll.agent.worker ID [CONFIG]`."""
+"""The process of a run in the background: `python -P -m atoll.agent.worker [--no-programs] ID [CONFIG]`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ import sys
 def main(words: list[str]) -> int:
     import anyio
 
+    from .. import config
+    from ..config.servers import reached
     from ..errors import AtollError
     from . import journal
     from .agent import AsyncAgent
+    from .background import NO_PROGRAMS
 
-    id, *config = words
+    programs = words[0] != NO_PROGRAMS
+    id, *named = words if programs else words[1:]
+    path = named[0] if named else None
     try:
-        agent = AsyncAgent(config=config[0] if config else None)
+        servers = None if programs else reached(config.load(path=path)["mcp_servers"])
+        agent = AsyncAgent(config=path, mcp_servers=servers)
         anyio.run(agent.resume, id)
     except AtollError as error:
         # `resume` has written down what came of the run itself; what failed before that is nobody's to hear but here.

@@ -10,7 +10,8 @@ _DESCRIPTION = """\
 Take over what a sandbox has changed into the directory that it was made from:
 all of it at once, or nothing. The rules decide again about every path; what
 they refuse is named and left out. With PATHS, only what is at or below them.
-On a terminal you are shown what it is, and asked.
+On a terminal you are shown what it is, and asked; once more about hidden files
+and directories of new names, since tools may run what such files say.
 """
 
 _EPILOG = """\
@@ -38,6 +39,8 @@ def main(words: list[str]) -> int:
     parser.add_argument("id", metavar="ID", help="the sandbox, or the beginning of its id")
     parser.add_argument("paths", nargs="*", metavar="PATH", help="only these, and what is below them")
     parser.add_argument("--on-conflict", metavar="WAY", default="ask", help="ask, keep or take; see below")
+    parser.add_argument("--new-hidden", action="store_true",
+        help="with hidden files and directories of names that the directory does not have yet")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="what was done, as a JSON object; nothing is asked")
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
     args = parser.parse_intermixed_args(words)
@@ -50,17 +53,18 @@ def _apply(args: Namespace) -> int:
     # Imported here: whoever only reads the help does not wait for it.
     from .interrupts import Interrupts
     from .places import find
-    from .reviews import is_asked, is_wanted, report, say_safe_json
+    from .reviews import is_asked, is_hidden_wanted, is_wanted, report, say_safe_json
 
     interrupts = Interrupts()
     sandbox = find(args.id)
-    reviewed = None
+    reviewed, new_hidden = None, args.new_hidden
     if not args.yes and not args.json and is_asked():
         reviewed = sandbox.diff(args.paths or None)
         if not is_wanted(reviewed, "Apply this?"):
             return 1
+        new_hidden = new_hidden or is_hidden_wanted(sandbox.info.spec.source, reviewed)
     with interrupts.held(_HOLDING):
-        done = sandbox.apply(args.paths or None, on_conflict=args.on_conflict, reviewed=reviewed)
+        done = sandbox.apply(args.paths or None, on_conflict=args.on_conflict, reviewed=reviewed, new_hidden=new_hidden)
     if args.json:
         say_safe_json(done._asdict())
     else:

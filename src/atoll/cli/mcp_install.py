@@ -70,7 +70,8 @@ def _command(options: list[str]) -> list[str]:
         if option.split("=")[0] in _NOT_FOR_CLIENTS:
             raise UsageError(f"{option.split('=')[0]} is for a server that you start yourself; leave it out.")
     beside = os.path.join(os.path.dirname(sys.executable), "atoll")
-    start = [beside] if os.access(beside, os.X_OK) else [sys.executable, "-m", "atoll"]
+    # -P: clients start it in the directory of a project, which may hold an atoll.py of its own.
+    start = [beside] if os.access(beside, os.X_OK) else [sys.executable, "-P", "-m", "atoll"]
     return [*start, "mcp-serve", *options]
 
 

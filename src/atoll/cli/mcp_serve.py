@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .parsing import Parser, UsageError
+
+if TYPE_CHECKING:
+    from ..mcp.server import Server
 
 _DESCRIPTION = """\
 Serve sandboxes as tools to an MCP client, on standard input and output, or
@@ -66,6 +71,8 @@ def _serve(args: object) -> int:
     from .mcp_settings import settings_of
 
     settings = settings_of(args)
+    server = Server(settings)
+    _say_what_is_left_out(server)
     if args.http is None:  # type: ignore[attr-defined]  # a Namespace
         import os
 
@@ -75,7 +82,34 @@ def _serve(args: object) -> int:
             from .output import complain
 
             complain("waiting for an MCP client on standard input; `atoll mcp-install --help` says how to get one.")
-        return serve(Server(settings))
+        return serve(server)
     from .mcp_http import serve_http
 
-    return serve_http(args, Server(settings))
+    return serve_http(args, server)
+
+
+def _say_what_is_left_out(server: Server) -> None:
+    """To the owner, on stderr; clients have their own answers."""
+    from .output import complain
+
+    ground = server.ground
+    if ground.programs:
+        return
+    from ..errors import AtollError
+    from ..mcp.agents import programs
+
+    try:
+        missing = programs()
+    except AtollError:
+        missing = []  # a configuration that is wrong is told by the run that needs it
+    if missing:
+        complain(
+            f"agent_run leaves out the MCP servers {', '.join(missing)}: they are programs, and with --allow-apply "
+            "sessions may change what those load. Servers with a `url` stay."
+        )
+    for place in ground.imported:
+        complain(
+            f"agent_run is refused: this Python imports from {place}, which sessions may change. Install atoll apart."
+        )
+    for place in ground.guarded:
+        complain(f"apply leaves out {place}, which this server needs itself.")

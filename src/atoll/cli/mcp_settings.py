@@ -27,7 +27,7 @@ def settings_of(args: Any) -> Settings:
         wishes=_wishes(args),
         lifetime=duration(args.lifetime, "--lifetime"),
         space=_space(args.space),
-        sources=tuple(_source(path) for path in args.allow_source),
+        sources=tuple(_source(path, apply=args.allow_apply) for path in args.allow_source),
         preset=_preset(args.preset),
         apply=args.allow_apply,
         max_output=most,
@@ -82,7 +82,14 @@ def _here() -> str:
         raise UsageError("The directory that this was started in is gone; give --space NAME.") from None
 
 
-def _source(path: str) -> str:
+def _source(path: str, *, apply: bool) -> str:
     if not os.path.isdir(path):
         raise UsageError(f"--allow-source is {path!r}, which is no directory.")
-    return os.path.realpath(path)
+    real = os.path.realpath(path)
+    home = os.path.realpath(os.path.expanduser("~"))
+    if apply and os.path.commonpath([real, home]) == real:
+        raise UsageError(
+            f"--allow-source is {path!r}, which holds your home directory: every program reads files there, so a "
+            "session that may apply could have any of them run its code. Allow a directory below it."
+        )
+    return real

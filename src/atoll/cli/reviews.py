@@ -9,6 +9,7 @@ from typing import Any
 
 from ..review.quoting import quoted
 from ..review.text import format_diff, format_stat
+from ..review.traps import starts, unseen
 from ..types import Applied, Change
 from .output import STDOUT, colourful, complain, say, write
 
@@ -53,8 +54,29 @@ def is_wanted(changes: Sequence[Change], question: str) -> bool:
     if not changes:
         return True
     say_stat(changes, plain=False)
+    return _says_yes(question)
+
+
+def _says_yes(question: str) -> bool:
     write(STDOUT, f"{question} [y/N] ".encode())
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def is_hidden_wanted(source: str | None, changes: Sequence[Change]) -> bool:
+    """Ask about hidden names that the source does not have, if there are any."""
+    if source is None:
+        return False
+    kept = [change for change in changes if change.kind != "deleted" and change.level == "write"]
+    found = {unseen(change.path, lambda path: os.path.lexists(os.path.join(source, path))) for change in kept}
+    names = sorted(name for name in found if name is not None and not starts(name, directory=False))
+    if not names:
+        return False
+    say("New hidden names, of which tools may run what they say:")
+    for name in names[:_MOST_NAMED]:
+        say(f"  {quoted(name)}")
+    if len(names) > _MOST_NAMED:
+        say(f"  and {len(names) - _MOST_NAMED} more")
+    return _says_yes("Apply them, too?")
 
 
 def report(done: Applied, on_conflict: str) -> None:

@@ -68,6 +68,7 @@ class AsyncReview:
         *,
         on_conflict: OnConflict = "ask",
         reviewed: Sequence[Change] | None = None,
+        new_hidden: bool = False,
     ) -> Applied:
         """Bring its changes to the source: what the rules let it write, and nothing else.
 
@@ -79,13 +80,15 @@ class AsyncReview:
             on_conflict: "ask" applies nothing if there is a conflict, "keep" leaves the source's version of such a
                 file, "take" replaces it.
             reviewed: what `diff` gave; a file that is not as it was then is rejected.
+            new_hidden: take over hidden files and directories, too, whose names the source does not have yet. Tools
+                may run what such files say, so look at them first.
 
         Raises:
             InvalidInput: it was made without a source.
         """
         from . import reviewing
 
-        return await reviewing.apply(self._record, paths, on_conflict, reviewed)
+        return await reviewing.apply(self._record, paths, on_conflict, reviewed, new_hidden=new_hidden)
 
     async def discard(self, *, force: bool = False) -> None:
         """Have the workspace as the source is now, without its changes. Variables and other places stay.

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from ..driver import Staged
 from ..errors import Busy, InvalidInput, Unsupported
-from ..home import state_dir
+from ..home import private, state_dir
 from ..policy.text import shown
 from ..types import Applied, Capability, Change
 from . import auditing
@@ -39,7 +39,14 @@ async def diff(record: Record, paths: Paths, *, text: bool) -> list[Change]:
         return await record.driver.io.in_thread(lambda: work(stage))
 
 
-async def apply(record: Record, paths: Paths, on_conflict: OnConflict, reviewed: Sequence[Change] | None) -> Applied:
+async def apply(
+    record: Record,
+    paths: Paths,
+    on_conflict: OnConflict,
+    reviewed: Sequence[Change] | None,
+    *,
+    new_hidden: bool = False,
+) -> Applied:
     """Raises as `AsyncSandbox.apply` says."""
     from .. import review
 
@@ -48,7 +55,7 @@ async def apply(record: Record, paths: Paths, on_conflict: OnConflict, reviewed:
         raise InvalidInput(f"on_conflict is {shown(on_conflict)}; give 'ask', 'keep' or 'take'.")
 
     def work(stage: Any) -> Applied:
-        applied = review.apply(stage, chosen, on_conflict, reviewed)
+        applied = review.apply(stage, chosen, on_conflict, reviewed, new_hidden=new_hidden)
         auditing.note(record, "gate", "apply", applied.rejected)
         return applied
 
@@ -93,7 +100,7 @@ def _copied(base: str) -> Iterator[str]:
         os.link(base, path)
         with contextlib.suppress(FileNotFoundError), open(f"{base}.applied", "rb") as file:
             data = file.read()
-            with open(f"{path}.applied", "wb") as copy:
+            with open(f"{path}.applied", "wb", opener=private) as copy:
                 copy.write(data)
         yield path
     finally:

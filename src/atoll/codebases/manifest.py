@@ -8,6 +8,7 @@ from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
 from ..errors import StoreError
+from ..home import private
 
 Kind = Literal["file", "directory", "symlink"]
 
@@ -72,7 +73,7 @@ def totals(entries: Mapping[str, Entry]) -> tuple[int, int]:
 
 def save(directory: str, entries: Entries) -> None:
     """Raises OSError."""
-    with open(f"{directory}/{NAME}", "w", encoding="ascii") as file:
+    with open(f"{directory}/{NAME}", "w", encoding="ascii", opener=private) as file:
         file.write(json.dumps({"format": _FORMAT, "entries": entries}, separators=(",", ":")))
 
 

@@ -6,6 +6,7 @@ import json
 import os
 
 from ..errors import CodebaseNotFound, InvalidInput, StoreError
+from ..home import private
 from ..policy.codebases import ID_PREFIX, check_codebase
 from ..types import Codebase
 from . import durable
@@ -35,7 +36,7 @@ def save(directory: str, codebase: Codebase) -> None:
     """Make `codebase` what is true of the directory's codebase, for good. Raises OSError."""
     draft = f"{directory}/.{ABOUT}.{os.urandom(8).hex()}"
     try:
-        with open(draft, "w", encoding="ascii") as file:
+        with open(draft, "w", encoding="ascii", opener=private) as file:
             json.dump({"format": _FORMAT, **codebase._asdict()}, file)
             file.flush()
             os.fsync(file.fileno())

@@ -9,6 +9,7 @@ import os
 import time
 from typing import Any
 
+from ..home import private
 from .walking import Stamp
 
 _FORMAT = 1
@@ -52,7 +53,7 @@ class Remembered:
         draft = f"{self._path}.{os.urandom(8).hex()}"
         with contextlib.suppress(OSError):
             os.makedirs(self._directory, mode=0o700, exist_ok=True)
-            with open(draft, "w", encoding="ascii") as file:
+            with open(draft, "w", encoding="ascii", opener=private) as file:
                 value = {"format": _FORMAT, "source": self._source, "files": self._new}
                 file.write(json.dumps(value, separators=(",", ":")))
             os.replace(draft, self._path)

@@ -114,6 +114,11 @@ def _filled(server: Server, environ: Mapping[str, str]) -> Server:
     return server._replace(env=env, headers=headers)
 
 
+def reached(servers: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Those of them that are reached by a URL, so that no program is started for them."""
+    return {name: entry for name, entry in servers.items() if "command" not in entry}
+
+
 def described(servers: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """The servers as they are written, for people to see: values that may be secret are `***`."""
     found = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..errors import TrajectoryNotFound
+from ..errors import TrajectoryNotFound, Unsupported
 from ..policy.text import shown
 from .desk import Desk, Outcome, said, shortened
 from .encoding import plain
@@ -20,13 +20,32 @@ def agent_run(desk: Desk, arguments: dict[str, Any]) -> Outcome:
     from . import begun
 
     options = {name: arguments[name] for name in _OPTIONS if name in arguments}
+    if desk.ground.imported:
+        raise Unsupported(
+            f"A run would import from {desk.ground.imported[0]}, which sessions of this server may change.",
+            hint="The user should install atoll apart from the project, as with `pipx install atoll`.",
+        )
 
     def start() -> str:
         desk.pin.check()
-        return background.begin(arguments["task"], kind="agent", **options)
+        return background.begin(arguments["task"], kind="agent", programs=desk.ground.programs, **options)
 
     id = begun.begin(desk.settings.space, start)
-    return said(f"The run {id} has begun; agent_status tells how far it is.", {"id": id, "state": "running"})
+    text = f"The run {id} has begun; agent_status tells how far it is."
+    missing = [] if desk.ground.programs else programs()
+    if missing:
+        names = ", ".join(missing)
+        text += f" Without the MCP servers {names}: they are programs, and sessions may change what those load."
+    return said(text, {"id": id, "state": "running"})
+
+
+def programs() -> list[str]:
+    """The MCP servers of the configuration that are programs of this host. Raises InvalidInput, StoreError."""
+    from .. import config
+    from ..config.servers import reached
+
+    known = config.load()["mcp_servers"]
+    return sorted(set(known) - set(reached(known)))
 
 
 def agent_status(desk: Desk, arguments: dict[str, Any]) -> Outcome:

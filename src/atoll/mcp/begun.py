@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from ..agent import journal
 from ..errors import InvalidInput, StoreError, TrajectoryNotFound
-from ..home import state_dir
+from ..home import private, state_dir
 from .locks import exclusive
 from .settings import MAX_AGENTS
 
@@ -70,7 +70,7 @@ def _write(known: dict[str, str]) -> None:
     path = os.path.join(state_dir(), f"{_FILE}.json")
     draft = f"{path}.new"
     try:
-        with open(draft, "w", encoding="utf-8") as file:
+        with open(draft, "w", encoding="utf-8", opener=private) as file:
             json.dump(known, file)
         os.replace(draft, path)
     except OSError as error:

@@ -7,6 +7,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from .ownground import Ground
     from .pinned import Pin
     from .sessions import Sessions
     from .settings import Settings
@@ -55,6 +56,7 @@ class Desk(NamedTuple):
     sessions: Sessions
     settings: Settings
     pin: Pin
+    ground: Ground
     progress: Callable[[str], None] | None = None
 
 

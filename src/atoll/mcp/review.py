@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 from ..errors import Unsupported
@@ -11,6 +12,7 @@ from .desk import Desk, Outcome, refused, said
 from .sessions import DEFAULT, Session
 
 _GUARDED = "The configuration of agents lies there, which no session changes; bring it over by hand."
+_OWN = "What this server runs itself lies there, which no session changes; bring it over by hand."
 _FRAME = 100
 """Characters that a change takes whatever its path and its text are."""
 
@@ -66,13 +68,18 @@ def apply(desk: Desk, arguments: dict[str, Any]) -> Outcome:
         )
     desk.sessions.check_trust(session)
     paths = arguments.get("paths")
-    guarded = _guarded(desk, session)
+    guarded = _within(session, desk.pin.places())
+    own = _within(session, desk.ground.guarded)
     # What was not reviewed is refused, whatever the session writes meanwhile.
     reviewed = None
-    if guarded:
-        reviewed = [change for change in session.sandbox.diff(paths, text=False) if not _touches(change, guarded)]
+    if guarded or own:
+        reviewed = [
+            change
+            for change in session.sandbox.diff(paths, text=False)
+            if not _touches(change, guarded + own) and not _is_below(change.path, own)
+        ]
     done = session.sandbox.apply(paths, on_conflict=arguments.get("on_conflict", "ask"), reviewed=reviewed)
-    rejected = {path: _GUARDED if _is_at(path, guarded) else reason for path, reason in done.rejected.items()}
+    rejected = {path: _reason(path, guarded, own) or reason for path, reason in done.rejected.items()}
     lines = [f"applied {path}" for path in done.applied]
     lines += [f"in conflict: {path}: {reason}" for path, reason in done.conflicts.items()]
     lines += [f"refused: {path}: {reason}" for path, reason in rejected.items()]
@@ -85,13 +92,20 @@ def apply(desk: Desk, arguments: dict[str, Any]) -> Outcome:
     return said("\n".join(lines) or "(nothing to apply)", structured)
 
 
-def _guarded(desk: Desk, session: Session) -> list[str]:
-    """The paths in the session's source at which the configuration of agents lies."""
+def _within(session: Session, places: Iterable[str]) -> list[str]:
+    """The places that lie in the session's source, as its paths; "" is for one that holds all of it."""
     source = session.sandbox.info.spec.source
     if source is None:
         return []
     root = os.path.realpath(source).rstrip("/") + "/"
-    return [place.removeprefix(root) for place in desk.pin.places() if place.startswith(root)]
+    inner = [place.removeprefix(root) for place in places if place.startswith(root)]
+    return [*inner, *("" for place in places if root.startswith(place.rstrip("/") + "/"))]
+
+
+def _reason(path: str, guarded: list[str], own: list[str]) -> str | None:
+    if _is_at(path, guarded):
+        return _GUARDED
+    return _OWN if _is_at(path, own) or _is_below(path, own) else None
 
 
 def _touches(change: Change, guarded: list[str]) -> bool:
@@ -102,6 +116,10 @@ def _touches(change: Change, guarded: list[str]) -> bool:
 
 def _is_at(path: str, guarded: list[str]) -> bool:
     return any(place == path or place.startswith(path + "/") for place in guarded)
+
+
+def _is_below(path: str, places: list[str]) -> bool:
+    return any(not place or path.startswith(place + "/") for place in places)
 
 
 def _check_source(session: Session) -> None:

@@ -15,6 +15,7 @@ from .calls import Call, Cancelled
 from .desk import Desk, Outcome, Progress, refused
 from .encoding import encoded, error_line, progress_line, result_line
 from .messages import is_id
+from .ownground import leave_sources
 from .pinned import pin
 from .settings import Settings
 
@@ -77,6 +78,7 @@ class Server:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.ground = leave_sources(settings)
         self._pin = pin()
         self._sessions: Any = None
         self._schemas = catalog.schemas(settings)
@@ -227,7 +229,9 @@ class Server:
         if name == "echo":
             return _echo(arguments)
         try:
-            return catalog.handler(name)(Desk(self.sessions, self.settings, self._pin, progress), arguments)
+            return catalog.handler(name)(
+                Desk(self.sessions, self.settings, self._pin, self.ground, progress), arguments
+            )
         except AtollError as error:
             self._forget(arguments, error)
             raise

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ..client.choosing import names_in
 from ..policy.permissions import check_permissions
-from ..review.traps import STARTING_DIRECTORIES
+from ..review.traps import STARTING_DIRECTORIES, folded
 from ..types import Spec
 from .settings import WALLS, Settings
 
@@ -49,7 +49,7 @@ def is_allowed(path: str, sources: Iterable[str]) -> bool:
 
 
 def _is_plainly_below(path: str, root: str) -> bool:
-    return path.startswith(root) and _INNER.isdisjoint(path.removeprefix(root).lower().split("/"))
+    return path.startswith(root) and _INNER.isdisjoint([folded(each) for each in path.removeprefix(root).split("/")])
 
 
 def _spellings(image: object) -> tuple[object, ...]:

@@ -50,7 +50,7 @@ def pip_command() -> list[str]:
     import importlib.util
 
     if importlib.util.find_spec("pip") is not None:
-        return [sys.executable, "-m", "pip"]
+        return [sys.executable, "-P", "-m", "pip"]
     library = os.path.dirname(os.__file__)
     for pattern in (f"{library}/ensurepip/_bundled/pip-*.whl", "/usr/share/python-wheels/pip-*.whl"):
         for wheel in sorted(glob.glob(pattern), reverse=True):

@@ -55,6 +55,8 @@ def apply(
     paths: Iterable[object] | None = None,
     on_conflict: OnConflict = "ask",
     reviewed: Sequence[Change] | None = None,
+    *,
+    new_hidden: bool = False,
 ) -> Applied:
     """Take over what the sandbox has changed, as far as the rules allow: all of it at once, or nothing.
 
@@ -63,6 +65,7 @@ def apply(
         on_conflict: what to do about paths that have changed in the source too. With "ask" nothing at all is applied
             when there is one, "keep" keeps what the source has, "take" takes what the sandbox has.
         reviewed: what somebody has looked at; anything else is refused.
+        new_hidden: whether to take over hidden files and directories of names that the source does not have.
 
     Raises:
         InvalidInput: an argument makes no sense.
@@ -81,7 +84,7 @@ def apply(
         for _ in range(_ATTEMPTS):
             recover_locked(stage.source, ledger)
             with Look(stage) as look:
-                attempt = _Attempt(look, ledger, on_conflict, seen)
+                attempt = _Attempt(look, ledger, on_conflict, seen, new_hidden=new_hidden)
                 try:
                     return attempt.run(wanted)
                 except Moved as error:
@@ -92,11 +95,20 @@ def apply(
 class _Attempt:
     """One try to apply, with the lock held."""
 
-    def __init__(self, look: Look, ledger: Ledger, on_conflict: OnConflict, seen: Mapping[str, Change] | None) -> None:
+    def __init__(
+        self,
+        look: Look,
+        ledger: Ledger,
+        on_conflict: OnConflict,
+        seen: Mapping[str, Change] | None,
+        *,
+        new_hidden: bool,
+    ) -> None:
         self._look = look
         self._ledger = ledger
         self._on_conflict = on_conflict
         self._seen = seen
+        self._new_hidden = new_hidden
         self._accepted: dict[str, Difference] = {}
         self._conflicts: dict[str, str] = {}
         self.rejected: dict[str, str] = {}
@@ -119,7 +131,7 @@ class _Attempt:
 
     def _judge(self, difference: Difference) -> None:
         path = difference.change.path
-        reason = refusal(self._look, difference, self._seen)
+        reason = refusal(self._look, difference, self._seen, new_hidden=self._new_hidden)
         if reason is not None:
             self.rejected[path] = reason
             return

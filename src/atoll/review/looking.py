@@ -44,6 +44,9 @@ class Look:
         self.source = Tree(self._root, one_mount=True)
         self.base: Base = load_base(stage.base)
         self.candidates = Candidates()
+        # What a review keeps lies in the state directory, with all else that decides what is trusted.
+        state, root = os.path.dirname(os.path.realpath(stage.state)), stage.source.rstrip("/") + "/"
+        self._state = state.removeprefix(root) if state.startswith(root) else None
 
     def __enter__(self) -> Self:
         return self
@@ -52,6 +55,12 @@ class Look:
         self.merged.close()
         self.source.close()
         os.close(self._root)
+
+    def is_state(self, path: str) -> bool:
+        """Whether a path is in the state directory, or on the way to it, where the source holds that."""
+        return self._state is not None and (
+            f"{self._state}/".startswith(f"{path}/") or f"{path}/".startswith(f"{self._state}/")
+        )
 
     def hides_mode(self, before: int, after: int) -> bool:
         """Whether a file's bits differ only because a view shows them so."""

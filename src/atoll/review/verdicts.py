@@ -12,8 +12,9 @@ from .comparing import Difference
 from .content import link_content, read_content
 from .links import objection
 from .looking import Look
+from .quoting import quoted
 from .selection import parents
-from .traps import completes, springs, starts
+from .traps import completes, springs, starts, unseen
 from .tree import is_too_deep, type_of
 
 _SPECIAL = "It is a pipe, a socket or a device, which is never applied."
@@ -22,14 +23,21 @@ _UNREADABLE = "Its content cannot be read, or is one large hole."
 _BITS = "Set-user-id, set-group-id and sticky bits are never applied."
 _TRAP = "git would run commands from it on this machine, so it is never applied; look at it, and bring it over by hand."
 _STARTS = (
-    "Editors, assistants or shells would run commands from it on this machine by themselves, so it is never applied; "
-    "look at it, and bring it over by hand."
+    "Editors, assistants, shells or Python would run commands from it on this machine by themselves, so it is never "
+    "applied; look at it, and bring it over by hand."
 )
+_NEW_HIDDEN = (
+    "The source has no {} yet, and tools may run commands from hidden files; look at it, and say new_hidden=True "
+    "(`atoll apply --new-hidden`) to take it over."
+)
+_STATE = "The state directory of atoll lies there, which no sandbox changes."
 # Time stamps of files lag behind the clock by a tick.
 _TICK = 20_000_000
 
 
-def refusal(look: Look, difference: Difference, reviewed: Mapping[str, Change] | None) -> str | None:
+def refusal(
+    look: Look, difference: Difference, reviewed: Mapping[str, Change] | None, *, new_hidden: bool
+) -> str | None:
     """Why the rules refuse a change, whatever the source has; None if they do not."""
     change = difference.change
     directory = change.type == "directory"
@@ -41,9 +49,25 @@ def refusal(look: Look, difference: Difference, reviewed: Mapping[str, Change] |
         return "It is ignored."
     if change.level != "write":
         return f"The rules give it the level {change.level!r}; only what has 'write' is applied."
+    return (
+        _misplaced(look, change)
+        or _unfit(look, difference)
+        or _unreviewed(change, reviewed)
+        or (None if new_hidden else _hidden(look, change))
+    )
+
+
+def _misplaced(look: Look, change: Change) -> str | None:
     if look.source.is_elsewhere(change.path):
         return "Another file system is mounted there in the source, which the sandbox never saw."
-    return _unfit(look, difference) or _unreviewed(change, reviewed)
+    return _STATE if look.is_state(change.path) else None
+
+
+def _hidden(look: Look, change: Change) -> str | None:
+    if change.kind == "deleted":
+        return None
+    name = unseen(change.path, lambda path: look.source.stat(path) is not None)
+    return None if name is None else _NEW_HIDDEN.format(quoted(name))
 
 
 def _unfit(look: Look, difference: Difference) -> str | None:

@@ -38,8 +38,9 @@ class Review:
         *,
         on_conflict: OnConflict = "ask",
         reviewed: Sequence[Change] | None = None,
+        new_hidden: bool = False,
     ) -> Applied:
-        return drive(self._core.apply(paths, on_conflict=on_conflict, reviewed=reviewed))
+        return drive(self._core.apply(paths, on_conflict=on_conflict, reviewed=reviewed, new_hidden=new_hidden))
 
     def discard(self, *, force: bool = False) -> None:
         drive(self._core.discard(force=force))

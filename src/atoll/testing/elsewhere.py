@@ -29,7 +29,10 @@ class Elsewhere:
     def __init__(self, driver: type[Driver], body: str, values: dict[str, Any]) -> None:
         job = {"path": sys.path, "driver": driver.name, "target": target(driver), "body": body, "values": values}
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [sys.executable, "-P", "-c", _PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(job).encode())

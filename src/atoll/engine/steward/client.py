@@ -27,7 +27,7 @@ from ...errors import (
     Unsupported,
     WallUnavailable,
 )
-from ...home import state_dir
+from ...home import make_private, state_dir
 from ...io import IO, Stream
 from ...types import Capability, Handle, Info, Metrics, Spec, Status
 from .. import messages
@@ -117,8 +117,7 @@ class StewardDriver(Driver):
 
     def _furnish(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
         if resume is None:
-            # One after the other: those on the way to a directory do not get its mode.
-            os.makedirs(box, mode=0o700)
+            make_private(box)
             os.mkdir(f"{box}/{FILES}", 0o700)
         try:
             return self.prepare(spec, box, resume)
