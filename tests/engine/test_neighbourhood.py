@@ -86,28 +86,45 @@ def test_what_the_first_caller_had_open_stays_open_nowhere(home, tmp_path):
     assert all(str(secret) not in opened(pid) for pid in daemons)
 
 
+def groups_of(pid: int) -> dict[str, str]:
+    """The control group of a process, by controller; version 2 has one for all, called ""."""
+    with open(f"/proc/{pid}/cgroup", encoding="ascii") as file:
+        lines = [line.rstrip("\n").split(":", 2) for line in file]
+    return {name: path for _, names, path in lines for name in names.split(",")}
+
+
 @ROOT
 @pytest.mark.parametrize("wall", WALLS)
-def test_all_sandboxes_together_weigh_as_one_process_against_the_host(home, wall):
-    """Without a limit of its own 256 processes that spin would count as 256."""
+def test_every_sandbox_is_in_all_its_groups_whatever_it_was_made_with(home, wall):
+    """A group that it does not get into would limit nobody. The control: this process is in none of them."""
+    hierarchy = cgroups.find()
+    if hierarchy is None:
+        pytest.skip("needs a control group")
+    wanted = hierarchy.controllers if hierarchy.version == 1 else {""}
+    for disk in (None, "32M") * 8:
+        with Sandbox.create(driver=wall, resources={"disk": disk} if disk else {}) as sandbox:
+            members = cgroups.Group(hierarchy, sandbox.id).members()
+            assert members
+            for pid in members:
+                found = groups_of(pid)
+                assert {name for name in wanted if found[name].endswith(f"/{sandbox.id}")} == wanted
+            own = groups_of(os.getpid())
+            assert not any(own[name].endswith(f"/{sandbox.id}") for name in wanted)
+
+
+@ROOT
+@pytest.mark.parametrize("wall", WALLS)
+def test_a_sandbox_has_the_time_of_one_however_many_processes_it_has(home, wall):
+    """Its group weighs as much as that of any other, and all together as one process of the host."""
     hierarchy = cgroups.find()
     if hierarchy is None or "cpu" not in hierarchy.parents:
         pytest.skip("needs a control group for processors")
-    with Sandbox.create(driver=wall) as sandbox:
-        group = cgroups.Group(hierarchy, sandbox.id)
-        members = group.members()
-        assert members
-        parent = hierarchy.parents["cpu"]
-        for pid in members:
-            with open(f"/proc/{pid}/cgroup", encoding="ascii") as file:
-                lines = [line.rstrip("\n").split(":", 2) for line in file]
-            where = next(path for _, names, path in lines if "cpu" in names.split(",") or (len(lines) == 1 and not names))
-            assert where.startswith(f"/{os.path.basename(parent)}") or f"/{os.path.basename(parent)}/" in where
-    with open("/proc/self/cgroup", encoding="ascii") as file:
-        assert f"cpu:/{os.path.basename(parent)}\n" not in file.read()
     name, usual = ("cpu.shares", "1024") if hierarchy.version == 1 else ("cpu.weight", "100")
-    with open(f"{parent}/{name}", encoding="ascii") as file:
-        assert file.read().strip() == usual
+    parent = hierarchy.parents["cpu"]
+    with Sandbox.create(driver=wall) as one, Sandbox.create(driver=wall) as other:
+        for path in (parent, f"{parent}/{one.id}", f"{parent}/{other.id}"):
+            with open(f"{path}/{name}", encoding="ascii") as file:
+                assert file.read().strip() == usual
 
 
 MEGABYTE = 1 << 20

@@ -13,13 +13,11 @@ import sys
 import time
 from collections.abc import Callable
 
-_V1_AT_BIRTH = ("memory", "pids", "freezer")
-_V1_ON_DEMAND = ("cpu",)
+# With a group for processors each sandbox has as much time as any other, however many processes it has.
+_V1 = ("memory", "pids", "freezer", "cpu")
 _V1_NEEDED = {"memory", "pids"}
 _CPU_PERIOD = 100_000
 _TCP_BUFFERS = 64 << 20
-# How long it may take to bring all processes into one more group, in seconds.
-_GATHERING = 1.0
 _ROOT = "/sys/fs/cgroup"
 _PARENT = "atoll"
 
@@ -58,7 +56,7 @@ class Hierarchy:
 
 def _v1(root: str) -> Hierarchy | None:
     parents = {}
-    for controller in (*_V1_AT_BIRTH, *_V1_ON_DEMAND):
+    for controller in _V1:
         top = f"{root}/{controller}"
         if not os.path.exists(f"{top}/cgroup.procs"):
             continue
@@ -124,6 +122,13 @@ def leave_callers(hierarchy: Hierarchy | None) -> None:
             sys.stderr.write(f"This process stays in its caller's control group: {error}.\n")
 
 
+def pass_through(doors: list[int]) -> None:
+    """Move this process, which has one thread only, into a group by its `doors`, and close them. Raises OSError."""
+    for door in doors:
+        os.write(door, b"0")
+        os.close(door)
+
+
 class Group:
     """The control group of one sandbox."""
 
@@ -137,11 +142,8 @@ class Group:
     def _paths(self) -> list[str]:
         return sorted({self._path(c) for c in self._hierarchy.parents})
 
-    def _at_birth(self) -> list[str]:
-        return sorted({self._path(c) for c in _V1_AT_BIRTH if c in self._hierarchy.parents})
-
     def make(self) -> None:
-        for path in self._at_birth():
+        for path in self._paths():
             with contextlib.suppress(FileExistsError):
                 os.mkdir(path)
         if self._hierarchy.version == 1:
@@ -151,15 +153,17 @@ class Group:
 
     def add(self, pid: int) -> None:
         """Move a process in. What it forks from now on is in too."""
-        for path in self._at_birth():
+        for path in self._paths():
             write(f"{path}/cgroup.procs", str(pid))
 
     def enter(self) -> None:
-        """Move this process in, which has one thread only. That is quick; `add` may take long."""
+        """Move this process in, which has one thread only. That is quick; `add` may take long. Raises OSError."""
+        pass_through(self.doors())
+
+    def doors(self) -> list[int]:
+        """What `pass_through` takes, for a process that will not find the group by its path. Raises OSError."""
         name = "tasks" if self._hierarchy.version == 1 else "cgroup.procs"
-        for path in self._paths():
-            with contextlib.suppress(FileNotFoundError):
-                write(f"{path}/{name}", "0")
+        return [os.open(f"{path}/{name}", os.O_WRONLY | os.O_CLOEXEC) for path in self._paths()]
 
     def limit(self, memory: int, pids: int, cpu: float | None) -> None:
         """Set the limits on the whole tree.
@@ -186,7 +190,6 @@ class Group:
         if self._hierarchy.version == 2:
             write(f"{self._path('cpu')}/cpu.max", f"{quota} {_CPU_PERIOD}")
             return
-        self._gather("cpu")
         write(f"{self._path('cpu')}/cpu.cfs_period_us", str(_CPU_PERIOD))
         write(f"{self._path('cpu')}/cpu.cfs_quota_us", str(quota))
 
@@ -209,25 +212,6 @@ class Group:
     def count(self) -> int:
         """How many tasks, threads too, are in it."""
         return int(_read(f"{self._path('pids')}/pids.current"))
-
-    def _gather(self, controller: str) -> None:
-        """v1: bring every process of the sandbox into a group that few sandboxes ever need.
-
-        Raises:
-            TimeoutError: its processes start others faster than they can be brought in.
-        """
-        path = self._path(controller)
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(path)
-        inside: set[str] = set()
-        deadline = time.monotonic() + _GATHERING
-        while missing := set(self.processes()) - inside:
-            for pid in missing:
-                with contextlib.suppress(ProcessLookupError):
-                    write(f"{path}/cgroup.procs", pid)
-            inside |= missing
-            if time.monotonic() > deadline:
-                raise TimeoutError("its processes start others too fast to be stopped")
 
     def processes(self) -> list[str]:
         """The pids in it, as this process sees them."""

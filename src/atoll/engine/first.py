@@ -12,20 +12,20 @@ from ..guest import contextprocess
 from ..guest.config import Config
 from ..guest.server import Server
 from . import jail, kernel, layout, messages, rootfs
-from .cgroups import Group
+from .cgroups import pass_through
 from .settings import Settings
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def live(settings: Settings, uid: int, control: socket.socket, group: Group | None) -> NoReturn:
+def live(settings: Settings, uid: int, control: socket.socket, doors: list[int]) -> NoReturn:
     """Wait until the midwife has furnished this process's namespaces, then close the wall and serve.
 
-    It enters the control group by itself: for a process alone that is quick, from outside it may take long.
+    It enters its control group by itself: for a process alone that is quick, from outside it may take long. By
+    `doors` that were open before: the host's files may be gone from here at any time.
     """
     try:
-        if group is not None:
-            group.enter()
+        pass_through(doors)
         silence((control.fileno(),))
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         message, fds = messages.receive(control)

@@ -143,9 +143,11 @@ class Midwife:
             flags |= kernel.CLONE_NEWNET
         if self._settings.rootless:
             flags |= kernel.CLONE_NEWUSER
+        doors = self._group.doors() if self._group else []
         self._pid = kernel.clone(flags)
         if self._pid == 0:
-            first.live(self._settings, self._uid, theirs, self._group)
+            first.live(self._settings, self._uid, theirs, doors)
+        _close(*doors)
         theirs.close()
         self._control = ours
         ours.settimeout(_BIRTH_TIMEOUT)
