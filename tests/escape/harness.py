@@ -104,9 +104,10 @@ class Box:
 class Maker:
     """Makes sandboxes as one user, from a process of its own, in a state directory of its own."""
 
-    def __init__(self, name, uid, devices=(), state="state", driver="jail"):
+    def __init__(self, name, uid, devices=(), state="state", driver="jail", files=()):
         """`devices` are paths of device nodes with their numbers, which only this maker sees, and may open.
 
+        `files` are paths of programs with what this maker sees there instead; a program without content cannot be run.
         `state` is where the state directory is, below the home. `driver` is the wall of its sandboxes.
         """
         self.name = name
@@ -122,6 +123,7 @@ class Maker:
         shutil.copytree(os.path.dirname(cloudpickle.__file__), f"{self.top}/lent/cloudpickle")
         self._shared = None
         self._bind = {self._make_device(path, number): path for path, number in dict(devices).items()}
+        self._bind |= {self._make_file(path, content): path for path, content in dict(files).items()}
         self._numbers = itertools.count()
         self._waiting = {}
         self._box = None
@@ -151,6 +153,13 @@ class Maker:
         os.mknod(node, stat.S_IFCHR | 0o666, number)
         os.chmod(node, 0o666)
         return node
+
+    def _make_file(self, path, content):
+        own = f"{self.top}/{os.path.basename(path)}"
+        with open(own, "wb") as file:
+            file.write(content)
+        os.chmod(own, 0o755 if content else 0o644)
+        return own
 
     def _share(self, name, path):
         """Where the other user finds a directory that may lie below a private home: bound in its own mounts."""

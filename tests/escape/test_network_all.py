@@ -1,11 +1,12 @@
 """network="all" reaches a test host in a network namespace of our own, and neither metadata nor neighbours.
 
-The test host has an ordinary address and the one where clouds keep their credentials; the host routes both to it.
+The test host has ordinary addresses and those where clouds keep their credentials; the host routes all of them to it.
 """
 
 import contextlib
 import errno
 import fcntl
+import json
 import os
 import shutil
 import socket
@@ -21,17 +22,40 @@ from tests.escape.harness import USER, Maker, Refused, eventually
 
 NAME = "at-testhost"
 HOST, THERE, METADATA = "198.51.100.1", "198.51.100.2", "169.254.169.254"
+HOST6, THERE6 = "2001:db8:a7::1", "2001:db8:a7::2"
+CLOSED = [METADATA, "169.254.170.2", "100.100.100.200", "168.63.129.16", "192.0.0.192"]
+CLOSED6 = ["fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254", "fd00:c1::a9fe:a9fe", "fd00:42::42"]
 PORT = 8123
 NO_WAY = {"ENETUNREACH", "EHOSTUNREACH", "ECONNREFUSED", "timeout", "ETIMEDOUT"}
+# It tells who connects the address that it comes from, answers datagrams, and remembers what was in them.
 _SERVER = textwrap.dedent(
     f"""
-    import socket
-    server = socket.create_server(("0.0.0.0", {PORT}))
-    datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    import json, socket, threading
+    seen = []
+    def answer(datagrams):
+        while True:
+            data, peer = datagrams.recvfrom(100)
+            seen.append(data.decode())
+            datagrams.sendto(data, peer)
+    def tell(server):
+        while True:
+            client, peer = server.accept()
+            client.sendall(json.dumps(seen).encode())
+            client.close()
+    def listen(port, kind):
+        sock = socket.socket(socket.AF_INET6, kind)
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        sock.bind(("::", port))
+        if kind == socket.SOCK_STREAM:
+            sock.listen(100)
+        return sock
+    threading.Thread(target=answer, args=[listen({PORT}, socket.SOCK_DGRAM)], daemon=True).start()
+    threading.Thread(target=tell, args=[listen({PORT} + 1, socket.SOCK_STREAM)], daemon=True).start()
+    server = listen({PORT}, socket.SOCK_STREAM)
     print("ready", flush=True)
     while True:
         client, peer = server.accept()
-        client.sendall(peer[0].encode())
+        client.sendall(peer[0].removeprefix("::ffff:").encode())
         client.close()
     """
 )
@@ -49,15 +73,19 @@ def machine():
     try:
         ip("link", "add", "at-test0", "type", "veth", "peer", "name", "eth0", "netns", NAME)
         ip("addr", "add", f"{HOST}/24", "dev", "at-test0")
+        ip("addr", "add", f"{HOST6}/64", "dev", "at-test0", "nodad")
         ip("link", "set", "at-test0", "up")
         for words in (
             ("addr", "add", f"{THERE}/24", "dev", "eth0"),
-            ("addr", "add", f"{METADATA}/32", "dev", "eth0"),
+            ("addr", "add", f"{THERE6}/64", "dev", "eth0", "nodad"),
+            *(("addr", "add", f"{each}/32", "dev", "eth0") for each in CLOSED),
+            *(("addr", "add", f"{each}/128", "dev", "eth0", "nodad") for each in CLOSED6),
             ("link", "set", "eth0", "up"),
             ("link", "set", "lo", "up"),
         ):
             ip("-n", NAME, *words)
-        ip("route", "add", METADATA, "dev", "at-test0")
+        for each in (*CLOSED, *CLOSED6):
+            ip("route", "add", each, "dev", "at-test0")
         argv = ["/usr/sbin/ip", "netns", "exec", NAME, sys.executable, "-S", "-c", _SERVER]
         with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server:
             assert server.stdout.readline() == "ready\n"
@@ -101,6 +129,72 @@ def connect_link_local(address, port):
                     raise
 
 
+def reach(addresses, port, device):
+    """Those of the addresses that answer, tried all at once: connections, then datagrams that are answered."""
+    found = []
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+        tried = []
+        for each in addresses:
+            sock = socket.socket(socket.AF_INET6 if ":" in each else socket.AF_INET, kind | socket.SOCK_NONBLOCK)
+            if device:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode() + b"\0")
+            try:
+                sock.connect((each, port))
+                if kind == socket.SOCK_DGRAM:
+                    sock.send(b"datagram")
+            except BlockingIOError:
+                pass
+            except OSError:
+                continue
+            tried.append((each, sock))
+        deadline = time.monotonic() + 1.5
+        while tried and time.monotonic() < deadline:
+            for each, sock in list(tried):
+                try:
+                    said = sock.recv(100)
+                except BlockingIOError:
+                    continue
+                except OSError:
+                    said = b""
+                tried.remove((each, sock))
+                if said:
+                    found.append([each, kind])
+            time.sleep(0.01)
+    return sorted(found)
+
+
+def both(*addresses):
+    """What `reach` gives when they answer."""
+    return sorted([each, int(kind)] for each in addresses for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM))
+
+
+def send_by_loopback(address, port, payload, source):
+    """A datagram that is sent to lo, from an address that nobody has: the kernel may pass it on to another device."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo\0")
+        sock.setsockopt(socket.IPPROTO_IP, 15, 1)  # IP_FREEBIND
+        sock.bind((source, 0))
+        sock.sendto(payload.encode(), (address, port))
+
+
+def send_bound(address, port, payload, there, there_port):
+    """By the device, and then one that is answered, so that the first one is through."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"eth0\0")
+        try:
+            sock.sendto(payload.encode(), (address, port))
+            said = "sent"
+        except OSError as error:
+            said = errno.errorcode[error.errno]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(5)
+        sock.connect((there, there_port))
+        sock.send(b"after")
+        sock.recv(100)
+    return said
+
+
 def serve(port):
     server = socket.create_server(("0.0.0.0", port))
     globals()["kept"] = server
@@ -141,9 +235,11 @@ def test_it_reaches_another_machine_under_the_hosts_address(root_maker, connecte
     assert connected.try_cell(connect, there, PORT) == HOST
 
 
-def test_it_does_not_reach_the_address_of_clouds_metadata(root_maker, connected):
-    assert root_maker.try_outside(connect, METADATA, PORT) == HOST
-    assert connected.try_cell(connect, METADATA, PORT) in NO_WAY
+@pytest.mark.parametrize("device", ["", "eth0"])
+def test_it_does_not_reach_the_addresses_of_clouds_metadata(root_maker, connected, there, device):
+    everything = [THERE, *CLOSED, *CLOSED6]
+    assert root_maker.try_outside(reach, everything, PORT, "") == both(*everything)
+    assert connected.try_cell(reach, everything, PORT, device) == both(THERE)
 
 
 def test_it_does_not_reach_the_hosts_loopback(root_maker, connected):
@@ -204,10 +300,37 @@ def tunnelled(there):
         maker.close()
 
 
-def test_a_users_reaches_another_machine_and_no_metadata(tunnelled, there):
+def test_a_users_reaches_another_machine(tunnelled, there):
     assert tunnelled.try_cell(connect, there, PORT) == HOST
-    assert tunnelled.try_cell(connect, METADATA, PORT) in NO_WAY
     assert tunnelled.try_cell(change_route) == "EPERM"
+
+
+@pytest.mark.parametrize("device", ["", "eth0"])
+def test_a_users_does_not_reach_the_addresses_of_clouds_metadata(tunnelled, there, device):
+    everything = [THERE, THERE6, *CLOSED, *CLOSED6]
+    assert tunnelled.maker.try_outside(reach, everything, PORT, "") == both(*everything)
+    assert tunnelled.try_cell(reach, everything, PORT, device) == both(THERE, THERE6)
+
+
+def test_a_users_is_told_at_once_that_metadata_is_closed(tunnelled, there):
+    started = time.monotonic()
+    assert tunnelled.try_cell(connect, METADATA, PORT) == "ECONNREFUSED"
+    assert time.monotonic() - started < 0.9, "before the time of a connection is over"
+
+
+def test_a_users_does_not_reach_metadata_by_way_of_loopback(tunnelled, there):
+    """Where the host passes packets on, so does a new network namespace."""
+    for address, payload in ((THERE, "to an ordinary one"), (METADATA, "to metadata")):
+        tunnelled.try_cell(send_by_loopback, address, PORT, payload, "198.51.100.77")
+    assert tunnelled.try_cell(send_bound, THERE, PORT, "the last", THERE, PORT) == "sent"
+    seen = json.loads(connect_long(THERE, PORT + 1))
+    assert "the last" in seen
+    assert "to metadata" not in seen
+
+
+def connect_long(address, port):
+    with socket.create_connection((address, port), timeout=5) as sock, sock.makefile() as file:
+        return file.read()
 
 
 def test_a_users_does_not_reach_the_hosts_loopback(tunnelled):
@@ -215,6 +338,56 @@ def test_a_users_does_not_reach_the_hosts_loopback(tunnelled):
         port = server.getsockname()[1]
         for where in ("127.0.0.1", tunnelled.try_cell(gateway)):
             assert tunnelled.try_cell(connect, where, port) in NO_WAY
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.1.2.3", "::1"])
+def test_a_users_sends_nothing_to_the_hosts_loopback_by_another_device(tunnelled, there, address):
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as service, socket.socket(family) as server:
+        service.bind((address, 0))
+        port = service.getsockname()[1]
+        server.bind((address, port))
+        server.listen()
+        tunnelled.try_cell(send_bound, address, port, "from inside", there, PORT)
+        with socket.socket(family, socket.SOCK_DGRAM) as control:
+            control.sendto(b"from the host", (address, port))
+        service.settimeout(5)
+        assert service.recv(100) == b"from the host", "what came from inside would have come first"
+        assert tunnelled.try_cell(reach, [address], port, "eth0") == []
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+def change_rules():
+    """NFNL_SUBSYS_NFTABLES, DELTABLE of all tables."""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as sock:
+        sock.send(struct.pack("IHHII", 20, 0x0A02, 5, 1, 0) + struct.pack("BBH", 1, 0, 0))
+        code = struct.unpack("i", sock.recv(4096)[16:20])[0]
+    if code:
+        raise OSError(-code, "netlink")
+
+
+def test_nobody_inside_can_change_the_rules(tunnelled, there):
+    assert tunnelled.try_cell(change_rules) in ("EPERM", "EACCES", "EPROTONOSUPPORT", "EAFNOSUPPORT")
+    assert tunnelled.run("nft flush ruleset || /usr/sbin/nft flush ruleset")["exit_code"] != 0
+    assert tunnelled.try_cell(reach, [THERE, METADATA], PORT, "eth0") == both(THERE)
+
+
+def test_a_user_gets_no_network_where_nothing_can_close_it(there):
+    """The program that puts the rules up is a broken one, or is not there, in this maker's mounts."""
+    tun = {"/dev/net/tun": os.makedev(10, 200)}
+    for hidden, words in (({"/usr/sbin/nft": b""}, "nftables"), ({"/usr/sbin/nft": b"#!/bin/false\n"}, "nf_tables")):
+        maker = Maker("bare", USER, devices=tun, files=hidden)
+        try:
+            with pytest.raises(Refused) as caught:
+                maker.create(network="all")
+            assert caught.value.type == "Unsupported"
+            assert words in caught.value.message
+            with maker.create() as box:
+                assert box.run("echo fine")["stdout"] == "fine\n"
+        finally:
+            maker.close()
 
 
 def test_an_ordinary_user_is_told_when_it_cannot_be_had(user_maker):

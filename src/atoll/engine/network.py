@@ -2,7 +2,7 @@
 
 As root a pair of virtual interfaces and address translation, both named after the sandbox and removed with
 it; as an ordinary user pasta, a network stack in user space. The sandbox reaches what the host reaches, but
-neither other sandboxes nor link-local addresses, where clouds keep their metadata and credentials.
+neither other sandboxes, nor what `closed` lists. Where that cannot be closed, there is no network.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ import os
 import signal
 import time
 
-from . import kernel
+from . import closed, kernel
+from .closed import tool
 from .settings import BirthFailed
 
 _SUBNETS = 1 << 14
 _GET_USER_NAMESPACE = 0xB701
 _READY_TIMEOUT = 10.0
 _FORWARDING = "/proc/sys/net/ipv4/ip_forward"
-# Where clouds answer with credentials.
-_CLOSED = ("169.254.0.0/16", "fd00:ec2::254/128")
 _ALL_SANDBOXES = "10.213.0.0/16"
 
 
@@ -36,13 +35,6 @@ def _run(argv: list[str], text: str = "") -> None:
     done = subprocess.run(argv, input=text, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise BirthFailed(f"The sandbox's network could not be set up: {' '.join(argv[:3])}: {done.stderr.strip()}")
-
-
-def _tool(name: str, package: str) -> str:
-    for directory in ("/usr/sbin", "/usr/bin", "/sbin", "/bin"):
-        if os.access(f"{directory}/{name}", os.X_OK):
-            return f"{directory}/{name}"
-    raise BirthFailed(f'network="all" needs `{name}`; install the package {package}.', "unsupported")
 
 
 def interface(sandbox: str) -> str:
@@ -64,14 +56,16 @@ def _addresses() -> str:
 
 def _rules(sandbox: str, subnet: str) -> str:
     name = interface(sandbox)
-    # Of IPv6 there are only link-local addresses here, and the host listens on its own.
-    closed = f'iifname "{name}" meta nfproto ipv6 drop; iifname "{name}" ip daddr 169.254.0.0/16 drop;'
     return f"""table inet {name} {{
   chain out {{ type nat hook postrouting priority 100; ip saddr {subnet}/30 oifname != "{name}" masquerade; }}
-  chain pass {{ type filter hook forward priority 0; {closed} iifname "{name}" ip daddr {_ALL_SANDBOXES} drop; }}
-  chain host {{ type filter hook input priority 0; {closed} }}
+  chain pass {{ type filter hook forward priority 0; iifname "{name}" ip daddr {_ALL_SANDBOXES} drop; }}
 }}
-"""
+""" + closed.arriving(
+        # Of IPv6 there are only link-local addresses here, and the host listens on its own.
+        name,
+        name,
+        first="meta nfproto ipv6 drop;",
+    )
 
 
 def _forward() -> None:
@@ -89,7 +83,7 @@ def _marker(box: str) -> str:
 
 
 def _connect_root(sandbox: str, box: str, pid: int) -> None:
-    ip, nft, nsenter = _tool("ip", "iproute2"), _tool("nft", "nftables"), _tool("nsenter", "util-linux")
+    ip, nft, nsenter = tool("ip", "iproute2"), tool("nft", "nftables"), tool("nsenter", "util-linux")
     name = interface(sandbox)
     known = _addresses()
     subnet, host, guest = next(
@@ -124,7 +118,7 @@ def forget(sandbox: str, box: str) -> None:
 
     name = interface(sandbox)
     try:
-        ip, nft = _tool("ip", "iproute2"), _tool("nft", "nftables")
+        ip, nft = tool("ip", "iproute2"), tool("nft", "nftables")
     except BirthFailed as error:
         raise FileNotFoundError(str(error)) from error
     # The interface goes by itself when the kernel gets round to removing the namespace of its other end.
@@ -134,11 +128,30 @@ def forget(sandbox: str, box: str) -> None:
         os.unlink(_marker(box))
 
 
+def close(pid: int, more: tuple[str, ...] = ()) -> None:
+    """Close what a network namespace must not reach, from within it. Nobody inside may have CAP_NET_ADMIN there.
+
+    Raises:
+        BirthFailed: a tool is missing, or the kernel takes no rules ("unsupported").
+    """
+    nft, nsenter = tool("nft", "nftables"), tool("nsenter", "util-linux")
+    try:
+        _run([nsenter, f"--net=/proc/{pid}/ns/net", nft, "-f", "-"], closed.inside(more))
+    except BirthFailed as error:
+        raise BirthFailed(
+            f'network="all" is refused: the addresses where clouds keep credentials cannot be closed. {error} '
+            "(The kernel needs nf_tables and nft_reject_inet.)",
+            "unsupported",
+        ) from error
+
+
 def _connect_rootless(pid: int, kinship: int) -> None:
     """pasta becomes the keeper's child, which ends it with the sandbox."""
-    pasta, ip, nsenter = _tool("pasta", "passt"), _tool("ip", "iproute2"), _tool("nsenter", "util-linux")
+    pasta = tool("pasta", "passt")
     if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
         raise BirthFailed('network="all" without root needs /dev/net/tun, which this user may not open.', "unsupported")
+    # Before there is an interface: there is no moment without them. pasta itself has no rules.
+    close(pid, (_ALL_SANDBOXES,))
     owner = _owner(pid)
     quiet = ["-f", "-q", "--config-net", "-t", "none", "-u", "none", "-T", "none", "-U", "none", "--no-map-gw"]
     child = kernel.clone(kinship)
@@ -159,9 +172,6 @@ def _connect_rootless(pid: int, kinship: int) -> None:
                 "The sandbox's network did not come up; what pasta said is beside this, or in the zygote's log."
             )
         time.sleep(0.005)
-    # pasta has no rules, but nobody inside may change the routes.
-    for subnet in _CLOSED:
-        _run([nsenter, f"--net=/proc/{pid}/ns/net", ip, "route", "add", "unreachable", subnet])
 
 
 def _owner(pid: int) -> int:
