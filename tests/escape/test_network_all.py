@@ -42,16 +42,14 @@ _SERVER = textwrap.dedent(
             client, peer = server.accept()
             client.sendall(json.dumps(seen).encode())
             client.close()
-    def listen(port, kind):
-        sock = socket.socket(socket.AF_INET6, kind)
-        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        sock.bind(("::", port))
-        if kind == socket.SOCK_STREAM:
-            sock.listen(100)
-        return sock
-    threading.Thread(target=answer, args=[listen({PORT}, socket.SOCK_DGRAM)], daemon=True).start()
-    threading.Thread(target=tell, args=[listen({PORT} + 1, socket.SOCK_STREAM)], daemon=True).start()
-    server = listen({PORT}, socket.SOCK_STREAM)
+    for address in {[THERE, THERE6, *CLOSED, *CLOSED6]}:
+        # One for each, so that an answer comes from the address that was asked.
+        datagrams = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM)
+        datagrams.bind((address, {PORT}))
+        threading.Thread(target=answer, args=[datagrams], daemon=True).start()
+    listen = dict(family=socket.AF_INET6, dualstack_ipv6=True, backlog=100)
+    threading.Thread(target=tell, args=[socket.create_server(("::", {PORT} + 1), **listen)], daemon=True).start()
+    server = socket.create_server(("::", {PORT}), **listen)
     print("ready", flush=True)
     while True:
         client, peer = server.accept()
