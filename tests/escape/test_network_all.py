@@ -18,7 +18,9 @@ import time
 
 import pytest
 from tests.escape import residue
-from tests.escape.harness import USER, Maker, Refused, eventually
+from tests.escape.harness import USER, Maker, Refused, eventually, script
+
+from atoll.testing import wheels
 
 NAME = "at-testhost"
 HOST, THERE, METADATA = "198.51.100.1", "198.51.100.2", "169.254.169.254"
@@ -386,6 +388,35 @@ def test_a_user_gets_no_network_where_nothing_can_close_it(there):
                 assert box.run("echo fine")["stdout"] == "fine\n"
         finally:
             maker.close()
+
+
+def test_a_package_that_a_user_installs_reaches_no_metadata(there, tmp_path):
+    """Its code runs while it is installed: here by a .pth file, which Python runs when it starts."""
+    attempt = script(reach, [THERE, METADATA, CLOSED6[0]], PORT, "eth0").replace("print(", "FOUND.write(")
+    pth = (
+        "import os, sys; os.path.exists(sys.prefix + '/found') or "
+        f"exec({attempt!r}, {{'FOUND': open(sys.prefix + '/found', 'w'), '__name__': 'hostile'}})\n"
+    )
+    wheels.make(tmp_path, "hostile", {"hostile.pth": pth.replace(", flush=True", ""), "hostile.py": ""})
+    serve_files = ["-m", "http.server", "--directory", str(tmp_path), str(PORT + 2)]
+    argv = ["/usr/sbin/ip", "netns", "exec", NAME, sys.executable, *serve_files]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            eventually(lambda: socket.socket().connect_ex((THERE, PORT + 2)) == 0, "it serves")
+            env = {
+                "PIP_CONFIG_FILE": os.devnull,
+                "PIP_NO_INDEX": "1",
+                "PIP_FIND_LINKS": f"http://{THERE}:{PORT + 2}/",
+                "PIP_TRUSTED_HOST": THERE,
+            }
+            maker = Maker("pkg", USER, devices={"/dev/net/tun": os.makedev(10, 200)}, env=env)
+            try:
+                with maker.create(packages=["hostile"]) as box:
+                    assert json.loads(box.run("cat /packages/found")["stdout"]) == both(THERE)
+            finally:
+                maker.close()
+        finally:
+            server.kill()
 
 
 def test_an_ordinary_user_is_told_when_it_cannot_be_had(user_maker):

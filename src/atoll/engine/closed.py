@@ -8,6 +8,7 @@ passes them by.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from .settings import BirthFailed
 
@@ -32,6 +33,25 @@ def tool(name: str, package: str) -> str:
         if os.access(f"{directory}/{name}", os.X_OK):
             return f"{directory}/{name}"
     raise BirthFailed(f'network="all" needs `{name}`; install the package {package}.', "unsupported")
+
+
+def put_up(text: str, enter: Sequence[str] = ()) -> None:
+    """Have nft take rules, all or none of them; `enter` is a command that leads into a network namespace.
+
+    Raises:
+        BirthFailed: it is missing, or the kernel does not take them ("unsupported").
+    """
+    import subprocess
+
+    argv = [*enter, tool("nft", "nftables"), "-f", "-"]
+    done = subprocess.run(argv, input=text, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[0]
+        raise BirthFailed(
+            'network="all" is refused, because the addresses where clouds keep credentials cannot be closed: '
+            f"nft: {said}. The kernel needs nf_tables, with nft_reject_inet and nft_masq.",
+            "unsupported",
+        )
 
 
 def rules(verdict: str = "drop", more: tuple[str, ...] = ()) -> str:

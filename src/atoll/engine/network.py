@@ -24,7 +24,7 @@ _FORWARDING = "/proc/sys/net/ipv4/ip_forward"
 _ALL_SANDBOXES = "10.213.0.0/16"
 
 
-def _run(argv: list[str], text: str = "") -> None:
+def _run(argv: list[str]) -> None:
     """Run a network tool.
 
     Raises:
@@ -32,7 +32,7 @@ def _run(argv: list[str], text: str = "") -> None:
     """
     import subprocess
 
-    done = subprocess.run(argv, input=text, capture_output=True, text=True, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise BirthFailed(f"The sandbox's network could not be set up: {' '.join(argv[:3])}: {done.stderr.strip()}")
 
@@ -83,7 +83,7 @@ def _marker(box: str) -> str:
 
 
 def _connect_root(sandbox: str, box: str, pid: int) -> None:
-    ip, nft, nsenter = tool("ip", "iproute2"), tool("nft", "nftables"), tool("nsenter", "util-linux")
+    ip, nsenter = tool("ip", "iproute2"), tool("nsenter", "util-linux")
     name = interface(sandbox)
     known = _addresses()
     subnet, host, guest = next(
@@ -93,7 +93,7 @@ def _connect_root(sandbox: str, box: str, pid: int) -> None:
     os.close(os.open(_marker(box), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     try:
         # The rules first: there is no moment without them.
-        _run([nft, "-f", "-"], _rules(sandbox, subnet))
+        closed.put_up(_rules(sandbox, subnet))
         _run([ip, "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", str(pid)])
         _run([ip, "addr", "add", f"{host}/30", "dev", name])
         _run([ip, "link", "set", name, "up"])
@@ -128,30 +128,13 @@ def forget(sandbox: str, box: str) -> None:
         os.unlink(_marker(box))
 
 
-def close(pid: int, more: tuple[str, ...] = ()) -> None:
-    """Close what a network namespace must not reach, from within it. Nobody inside may have CAP_NET_ADMIN there.
-
-    Raises:
-        BirthFailed: a tool is missing, or the kernel takes no rules ("unsupported").
-    """
-    nft, nsenter = tool("nft", "nftables"), tool("nsenter", "util-linux")
-    try:
-        _run([nsenter, f"--net=/proc/{pid}/ns/net", nft, "-f", "-"], closed.inside(more))
-    except BirthFailed as error:
-        raise BirthFailed(
-            f'network="all" is refused: the addresses where clouds keep credentials cannot be closed. {error} '
-            "(The kernel needs nf_tables and nft_reject_inet.)",
-            "unsupported",
-        ) from error
-
-
 def _connect_rootless(pid: int, kinship: int) -> None:
     """pasta becomes the keeper's child, which ends it with the sandbox."""
-    pasta = tool("pasta", "passt")
+    pasta, nsenter = tool("pasta", "passt"), tool("nsenter", "util-linux")
     if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
         raise BirthFailed('network="all" without root needs /dev/net/tun, which this user may not open.', "unsupported")
-    # Before there is an interface: there is no moment without them. pasta itself has no rules.
-    close(pid, (_ALL_SANDBOXES,))
+    # Before there is an interface, so that there is no moment without them. Nobody inside will have CAP_NET_ADMIN.
+    closed.put_up(closed.inside((_ALL_SANDBOXES,)), [nsenter, f"--net=/proc/{pid}/ns/net"])
     owner = _owner(pid)
     quiet = ["-f", "-q", "--config-net", "-t", "none", "-u", "none", "-T", "none", "-U", "none", "--no-map-gw"]
     child = kernel.clone(kinship)
