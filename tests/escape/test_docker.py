@@ -14,8 +14,7 @@ from atoll import Sandbox, Snapshots
 
 from ..containers import needs_docker, shared_engine, small_root
 from .harness import script
-from .test_network_all import CLOSED, HOST, NAME, PORT, THERE, both, ip, reach
-from .test_network_all import there as there  # a fixture
+from .test_network_all import CLOSED, HOST, NAME, PORT, THERE, both, ip, reach, there  # noqa: F401  # a fixture
 
 pytestmark = needs_docker
 
@@ -137,7 +136,8 @@ def test_neighbours_on_a_network_do_not_reach_each_other(engine):
         assert two.run_code(reach).text != "'reached'"
 
 
-def test_no_metadata_is_reached_from_a_network(engine, there):
+@pytest.mark.usefixtures("there")
+def test_no_metadata_is_reached_from_a_network(engine):
     ip("-n", NAME, "route", "add", "default", "via", HOST)  # this engine translates no addresses
     pathlib.Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
     try:

@@ -129,7 +129,7 @@ def connect_link_local(address, port):
                     raise
 
 
-def reach(addresses, port, device):
+def reach(addresses, port, device):  # noqa: C901  # it is sent inside by itself
     """Those of the addresses that answer, tried all at once: connections, then datagrams that are answered."""
     found = []
     for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
@@ -390,6 +390,11 @@ def test_a_user_gets_no_network_where_nothing_can_close_it(there):
             maker.close()
 
 
+def serves(address, port):
+    with socket.socket() as sock:
+        return sock.connect_ex((address, port)) == 0
+
+
 def test_a_package_that_a_user_installs_reaches_no_metadata(there, tmp_path):
     """Its code runs while it is installed: here by a .pth file, which Python runs when it starts."""
     attempt = script(reach, [THERE, METADATA, CLOSED6[0]], PORT, "eth0").replace("print(", "FOUND.write(")
@@ -402,7 +407,7 @@ def test_a_package_that_a_user_installs_reaches_no_metadata(there, tmp_path):
     argv = ["/usr/sbin/ip", "netns", "exec", NAME, sys.executable, *serve_files]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
-            eventually(lambda: socket.socket().connect_ex((THERE, PORT + 2)) == 0, "it serves")
+            eventually(lambda: serves(THERE, PORT + 2), "it serves")
             env = {
                 "PIP_CONFIG_FILE": os.devnull,
                 "PIP_NO_INDEX": "1",

@@ -133,14 +133,16 @@ def _seccomp() -> Layer:
 def _tools() -> list[Layer]:
     if os.geteuid() == 0:
         return [
-            _network(("ip", "nft", "nsenter"), "iproute2 nftables util-linux"),
+            network(("ip", "nft", "nsenter"), "iproute2 nftables util-linux"),
             _tool_layer("disk limit in the kernel", ("mkfs.ext4",), "e2fsprogs"),
         ]
-    network = _network(("pasta", "nft", "nsenter"), "passt nftables util-linux")
-    return [network, *([_passt()] if network.ready else [])]
+    way_out = network(("pasta", "nft", "nsenter"), "passt nftables util-linux")
+    return [way_out, *([_passt()] if way_out.ready else [])]
 
 
-def _network(tools: tuple[str, ...], packages: str) -> Layer:
+def network(tools: tuple[str, ...], packages: str) -> Layer:
+    """Whether `network="all"` can be had: its tools are there, and the kernel takes the rules."""
+
     def try_rules() -> None:
         _unshare_as_root(kernel.CLONE_NEWNET)
         try:
