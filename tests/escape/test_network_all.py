@@ -287,12 +287,14 @@ def test_it_leaves_no_interface_and_no_rule(root_maker, there):
         eventually(lambda box=box, once=processes: residue.traces(root_maker, box, once) == {}, "nothing is left")
 
 
-@pytest.fixture(scope="module")
-def tunnelled(there):
+@pytest.fixture(scope="module", params=["jail", "bwrap"])
+def tunnelled(there, request):
     """A sandbox of a user who may open /dev/net/tun, here by way of a device in mounts of their own."""
     if not shutil.which("pasta"):
         pytest.skip("pasta is not installed")
-    maker = Maker("tun", USER, devices={"/dev/net/tun": os.makedev(10, 200)})
+    if request.param == "bwrap" and not shutil.which("bwrap"):
+        pytest.skip("bubblewrap is not installed")
+    maker = Maker("tun", USER, devices={"/dev/net/tun": os.makedev(10, 200)}, driver=request.param)
     try:
         with maker.create(network="all") as box:
             yield box
