@@ -6,7 +6,7 @@ import os
 import sys
 
 from ..errors import Unsupported
-from . import cgroups, disk, kernel, landlock, rootfs, seccomp, tracing, views
+from . import cgroups, disk, kernel, landlock, rootfs, seccomp, views
 from .layout import Layout
 from .settings import Settings
 
@@ -62,7 +62,7 @@ def find_out(
         resolver=resolver(),
         has_loop=not rootless and disk.available(),
         recipe=_recipe(rootless) if rules else None,
-        live=not rootless and hierarchy is not None and tracing.available(),
+        live=False,
         environment=environment,
     )
 
