@@ -12,7 +12,7 @@ import signal
 import socket
 from typing import Any, Callable, Dict, Optional, Set
 
-from . import family, files, openfiles, removal, search, transfer, trees, watch
+from . import bystanders, family, files, openfiles, removal, search, transfer, trees, watch
 from .arguments import Arguments
 from .births import Births
 from .channel import Channel, Connection, Operation
@@ -66,7 +66,11 @@ class Server:
         self._commands = Commands(machine)
         self._contexts = Contexts(machine)
         self._sessions = Sessions(machine)
-        self._lasting = Lasting(config.state_directory(), self._contexts.standings)
+        self._lasting = Lasting(
+            config.state_directory(),
+            self._contexts.standings,
+            lambda contexts: bystanders.lost(machine, self._commands, self._sessions, contexts),
+        )
         self._contexts.revive(self._lasting.kept())
         self._family = family.Family(machine, self._line, self._contexts, self._sessions)
         self._connections: Set[Connection] = set()
