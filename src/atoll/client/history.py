@@ -69,8 +69,8 @@ async def fork(
     _require(record, Capability.FORK, "forks")
     if live:
         raise Unsupported(
-            f"The {record.driver.name} driver has no live forks; they come with the microvm wall, whose hypervisor copies "
-            "memory.",
+            f"The {record.driver.name} driver has no live forks; they come with the microvm wall, where a hypervisor "
+            "copies memory.",
             hint="Leave live=True out: a fork then has files and variables, and info.lost names what it has not.",
         )
     seconds = lasting.check_wait(wait)

@@ -71,7 +71,7 @@ class Freezer:
     def _keep(self, name: str) -> None:
         try:
             span, pickler = self._dump(self._value(name), name)
-        except BaseException as error:  # noqa: BLE001  # one bad value loses only itself
+        except BaseException as error:  # one bad value loses only itself
             if is_full(error) and not self._job.partial:
                 raise
             self._lost[name] = NO_ROOM if is_full(error) else reason(error)
@@ -127,7 +127,7 @@ class Freezer:
         self._tell(names[0])
         try:
             span, pickler = self._dump({name: self._value(name) for name in names}, names[0])
-        except Exception as error:  # noqa: BLE001  # each by itself did work
+        except Exception as error:  # each by itself did work
             if is_full(error) and not self._job.partial:
                 raise
             return None

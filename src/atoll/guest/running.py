@@ -1,4 +1,4 @@
-"""What goes on in a context beside its variables, and ends where these are brought back: named, so that it is missed."""
+"""What goes on in a context beside its variables and is not brought back with them: it is named."""
 
 from __future__ import annotations
 
