@@ -114,8 +114,7 @@ class BwrapWall(Wall):
 
     @cached_property
     def _settings(self) -> Settings:
-        found = findings.find_out(self._places, "", rootless=self._rootless, hierarchy=cgroups.find())
-        return found._replace(live=False)
+        return findings.find_out(self._places, "", rootless=self._rootless, hierarchy=cgroups.find())
 
     @property
     def _sandbox(self) -> Sandbox:
@@ -147,7 +146,8 @@ class BwrapWall(Wall):
         if self._frozen:
             raise StartFailed("The sandbox is paused; call resume() first.", "busy")
         began = time.time()
-        answer, view = errands.restack(self._settings, self._sandbox, request)
+        work = errands.Restacking(self._settings, self._sandbox, request)
+        answer, view = work.outcome(*work.errand.wait())
         if "ok" not in answer:
             raise StartFailed(answer["error"]["message"], answer["error"]["code"])
         if view is not self._view:

@@ -96,7 +96,7 @@ class Builder:
             rootless=order.rootless,
             hierarchy=cgroups.find(),
             rules=places.Rules.of(order.job) is not None,
-        )._replace(live=False)
+        )
 
     def build(self) -> tuple[dict[str, Any], list[int]]:
         """Make the world and go there. Gives what the steward wants to know, with descriptors of the view.

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from ..engine import holders, jail, kernel, places, usage
 from ..engine.holding import Hold
 from ..engine.settings import BirthFailed
-from ..engine.tracing import Strayed
 
-_DEATH = 5.0
+# How long the whole exchange may take, in seconds.
+_EXCHANGE = 10.0
 
 
 class _Written(Exception):
@@ -32,19 +32,19 @@ def exchange(first: int, workdir: str, tree: int, *, force: bool) -> None:
         BirthFailed: somebody holds a file open to write to, or it cannot be held; all is as it was.
         OSError: the host refused something; all is as it was.
     """
-    until = time.monotonic() + _DEATH
+    until = time.monotonic() + _EXCHANGE
     while True:
         try:
-            _exchange(first, workdir, tree, force=force)
+            _exchange(first, workdir, tree, until, force=force)
             return
         except _Written:
             _refuse_or_end(first, workdir, force=force)
-        if time.monotonic() > until:
+        if time.monotonic() > until - _EXCHANGE / 2:
             raise BirthFailed("The sandbox's processes open files faster than they can be ended.", "busy")
 
 
-def _exchange(first: int, workdir: str, tree: int, *, force: bool) -> None:
-    with Hold(lambda: usage.descendants(first), force=force) as hold:
+def _exchange(first: int, workdir: str, tree: int, until: float, *, force: bool) -> None:
+    with Hold(lambda: usage.descendants(first), until=until, force=force) as hold:
         directories = {pid: path for pid in hold.processes if (path := _directory(pid, workdir)) is not None}
         with jail.inside(first):
             _seal(workdir)
@@ -57,7 +57,7 @@ def _exchange(first: int, workdir: str, tree: int, *, force: bool) -> None:
 def _move(move: Callable[[int, str], None], pid: int, candidates: tuple[str, ...]) -> None:
     """One that cannot be moved stays where nothing can be changed any more, and finds that out."""
     for path in candidates:
-        with contextlib.suppress(OSError, Strayed):
+        with contextlib.suppress(OSError):
             move(pid, path)
             return
 

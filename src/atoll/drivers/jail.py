@@ -17,6 +17,7 @@ from ..errors import (
     ProtocolError,
     SandboxError,
     SandboxGone,
+    Unresponsive,
 )
 from ..home import state_dir
 from ..io import Stream
@@ -97,8 +98,6 @@ class JailDriver(Forks, LayeredHistory):
             limits=handle.data["limits"],
             walls=tuple(handle.data["walls"]),
             view=handle.data.get("view"),
-            live=handle.data.get("live") is True,
-            lost=dict(handle.data.get("lost") or {}),
             audit=(*AUDIT, "kernel") if info.spec.audit else AUDIT,
         )
 
@@ -133,7 +132,7 @@ class JailDriver(Forks, LayeredHistory):
         self._forget(handle.id)
         try:
             await self._ask(handle, {"op": "destroy"})
-        except SandboxGone:
+        except (SandboxGone, Unresponsive):
             await self.io.in_thread(lambda: _sweep(handle))
         if handle.data.get("codebase"):
             from ..codebases import uses

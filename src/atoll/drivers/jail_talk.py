@@ -24,7 +24,9 @@ from ..errors import (
 from ..home import state_dir
 from ..types import Handle
 
+# How long to wait for an answer, in seconds; a keeper that lives tells its status at once.
 _ANSWER_TIMEOUT = 60.0
+_TIMEOUTS = {"status": 5.0, "destroy": 20.0}
 _TRIES = 3
 _ERRORS: dict[str, type[AtollError]] = {
     "unsupported": Unsupported,
@@ -54,8 +56,6 @@ class Talking(Driver):
         # With the pid: after a fork the stream is the parent's.
         self._first_streams: dict[str, tuple[int, socket.socket]] = {}
         self._workshops: dict[str, socket.socket] = {}
-        # The connection of each sandbox whose contexts stand still: they go on when it ends.
-        self._holds: dict[str, socket.socket] = {}
 
     async def _make(self, home: str, job: dict[str, Any], register: Register | None) -> Handle:
         # Who dies while making a sandbox leaves nothing of it, so another may be asked.
@@ -92,8 +92,6 @@ class Talking(Driver):
             self._first_streams[facts["id"]] = os.getpid(), _FirstStream(fileno=fds[0])
             key = os.path.basename(os.path.dirname(job["environment"] or ""))
             data = {**facts, "home": home, "environment": key or None, "codebase": job.get("codebase")}
-            if job.get("lost"):
-                data["lost"] = job["lost"]
             handle = Handle(self.name, facts["id"], data)
             if register is None:
                 # Never told to keep it, its keeper ends it when this connection does.
@@ -153,7 +151,7 @@ class Talking(Driver):
             await self.io.send(sock, messages.encode(request))
         except OSError:
             raise SandboxGone(f"Sandbox {handle.id} has ended.") from None
-        return await self._answer(sock, "ok", fds)
+        return await self._answer(sock, "ok", fds, _TIMEOUTS.get(str(request["op"]), _ANSWER_TIMEOUT))
 
     def _reach(self, handle: Handle) -> socket.socket:
         try:
@@ -163,9 +161,11 @@ class Talking(Driver):
         except OSError as error:
             raise Unresponsive(f"The keeper of sandbox {handle.id} cannot be reached: {error.strerror}.") from error
 
-    async def _answer(self, sock: socket.socket, word: str, most: int = 1) -> tuple[dict[str, Any], list[int]]:
+    async def _answer(
+        self, sock: socket.socket, word: str, most: int = 1, timeout: float = _ANSWER_TIMEOUT
+    ) -> tuple[dict[str, Any], list[int]]:
         try:
-            data, fds = await self.io.recv_fds(sock, messages.MAX_MESSAGE, most, _ANSWER_TIMEOUT)
+            data, fds = await self.io.recv_fds(sock, messages.MAX_MESSAGE, most, timeout)
             answer = messages.decode(data)
         except TimeoutError:
             raise Unresponsive("The sandbox's keeper did not answer in time.") from None

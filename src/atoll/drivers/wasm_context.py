@@ -130,7 +130,7 @@ class Parked:
         self._wire.setblocking(False)
         pid = self._pid
         watch = machine.reaper.watch
-        return Started(self._wire, pid, 0, self._outputs, self._shared, lambda exited: watch(pid, exited))
+        return Started(self._wire, pid, self._outputs, self._shared, lambda exited: watch(pid, exited))
 
 
 def _pipes(made: list[int]) -> tuple[tuple[int, int], tuple[int, int]]:

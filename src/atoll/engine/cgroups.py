@@ -13,15 +13,15 @@ import sys
 import time
 from collections.abc import Callable
 
-_V1_AT_BIRTH = ("memory", "pids")
-_V1_ON_DEMAND = ("cpu", "freezer")
+_V1_AT_BIRTH = ("memory", "pids", "freezer")
+_V1_ON_DEMAND = ("cpu",)
+_V1_NEEDED = {"memory", "pids"}
 _CPU_PERIOD = 100_000
 _TCP_BUFFERS = 64 << 20
 # How long it may take to bring all processes into one more group, in seconds.
 _GATHERING = 1.0
 _ROOT = "/sys/fs/cgroup"
 _PARENT = "atoll"
-_SHELTER = "shelter"
 
 
 def write(path: str, text: str) -> None:
@@ -35,7 +35,11 @@ def write(path: str, text: str) -> None:
 def _read(path: str) -> str:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return os.read(fd, 1 << 16).decode()
+        # The kernel gives a page at a time, of a list of processes too.
+        parts = []
+        while part := os.read(fd, 1 << 16):
+            parts.append(part)
+        return b"".join(parts).decode()
     finally:
         os.close(fd)
 
@@ -65,7 +69,7 @@ def _v1(root: str) -> Hierarchy | None:
             continue
         if os.access(parent, os.W_OK):
             parents[controller] = parent
-    if not set(_V1_AT_BIRTH) <= set(parents):
+    if not set(parents) >= _V1_NEEDED:
         return None
     return Hierarchy(1, parents)
 
@@ -131,13 +135,15 @@ class Group:
         return f"{self._hierarchy.parents[controller]}/{self._name}"
 
     def _paths(self) -> list[str]:
-        paths = sorted({self._path(c) for c in self._hierarchy.parents})
-        return [f"{paths[0]}/{_SHELTER}", *paths] if self._hierarchy.version == 2 else paths
+        return sorted({self._path(c) for c in self._hierarchy.parents})
+
+    def _at_birth(self) -> list[str]:
+        return sorted({self._path(c) for c in _V1_AT_BIRTH if c in self._hierarchy.parents})
 
     def make(self) -> None:
-        for controller in _V1_AT_BIRTH:
+        for path in self._at_birth():
             with contextlib.suppress(FileExistsError):
-                os.mkdir(self._path(controller))
+                os.mkdir(path)
         if self._hierarchy.version == 1:
             # Without a limit of its own, what sits in the buffers of TCP is not counted at all.
             with contextlib.suppress(FileNotFoundError):
@@ -145,36 +151,15 @@ class Group:
 
     def add(self, pid: int) -> None:
         """Move a process in. What it forks from now on is in too."""
-        for path in sorted({self._path(c) for c in _V1_AT_BIRTH}):
+        for path in self._at_birth():
             write(f"{path}/cgroup.procs", str(pid))
 
     def enter(self) -> None:
         """Move this process in, which has one thread only. That is quick; `add` may take long."""
-        for path in [*self.doors(), *([self.shelter()] if self._hierarchy.version == 1 else [])]:
-            write(path, "0")
-
-    def doors(self) -> list[str]:
-        """Files that a process gets in by, if it writes b"0" itself. That is quick; `add` may take long.
-
-        Not the one by which its memory counts: see `shelter`.
-        """
-        if self._hierarchy.version == 2:
-            return [f"{self._path('pids')}/cgroup.procs"]
-        found = [f"{self._path(name)}/tasks" for name in self._hierarchy.parents if name != "memory"]
-        return [path for path in found if os.path.exists(path)]
-
-    def shelter(self) -> str:
-        """The same, for a process whose memory counts but that is neither limited in number nor frozen."""
-        if self._hierarchy.version == 1:
-            return f"{self._path('memory')}/tasks"
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(f"{self._path('memory')}/{_SHELTER}")
-        return f"{self._path('memory')}/{_SHELTER}/cgroup.procs"
-
-    def has_room(self) -> bool:
-        """Whether one more process may be in it."""
-        most = _read(f"{self._path('pids')}/pids.max").strip()
-        return most == "max" or self.count() < int(most)
+        name = "tasks" if self._hierarchy.version == 1 else "cgroup.procs"
+        for path in self._paths():
+            with contextlib.suppress(FileNotFoundError):
+                write(f"{path}/{name}", "0")
 
     def limit(self, memory: int, pids: int, cpu: float | None) -> None:
         """Set the limits on the whole tree.
@@ -252,6 +237,10 @@ class Group:
         """The same as numbers."""
         return [int(pid) for pid in self.processes()]
 
+    @property
+    def can_freeze(self) -> bool:
+        return "freezer" in self._hierarchy.parents
+
     def freeze(self, frozen: bool, timeout: float = 2.0) -> None:
         """Stop or continue every process in it.
 
@@ -268,14 +257,10 @@ class Group:
                 raise
             return
         path = self._path("freezer")
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(path)
         write(f"{path}/freezer.state", "FROZEN" if frozen else "THAWED")
         if not frozen:
             return
         try:
-            # What is brought in stops at once, so what is outside cannot grow for ever.
-            self._gather("freezer")
             self._await(lambda: _read(f"{path}/freezer.state").strip() == "FROZEN", timeout)
         except TimeoutError:
             write(f"{path}/freezer.state", "THAWED")
@@ -305,22 +290,18 @@ class Group:
 
     def kill(self) -> None:
         """Kill every process in it. Does nothing where it does not exist."""
-        for path in {self._path("pids"), os.path.dirname(self.shelter())} if self._exists() else ():
-            with contextlib.suppress(FileNotFoundError):
-                for pid in _read(f"{path}/cgroup.procs").split():
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(int(pid), signal.SIGKILL)
-        self._thaw()
+        with contextlib.suppress(FileNotFoundError):
+            for pid in self.members():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        self.thaw()
 
-    def _thaw(self) -> None:
+    def thaw(self) -> None:
         """Who is frozen, by somebody who was killed since, dies with its next step."""
         name = "cgroup.freeze" if self._hierarchy.version == 2 else "freezer.state"
         if "freezer" in self._hierarchy.parents:
             with contextlib.suppress(FileNotFoundError):
                 write(f"{self._path('freezer')}/{name}", "0" if self._hierarchy.version == 2 else "THAWED")
-
-    def _exists(self) -> bool:
-        return os.path.exists(self._path("memory"))
 
     def remove(self, timeout: float = 2.0) -> None:
         """Remove it; its processes must be dead. Does nothing where it does not exist.

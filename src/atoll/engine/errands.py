@@ -1,11 +1,17 @@
-"""Work that a keeper has done by a child of its own: all memory that it takes goes with the child."""
+"""Work that a keeper has done by a child of its own: all memory that it takes goes with the child.
+
+A keeper does not wait for it: hostile processes can make the kernel hold up who looks at them. It looks whether the
+child has answered, and ends it when its time is over.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import socket
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -16,7 +22,10 @@ from .restack import Mason, Sandbox, Wish
 from .settings import BirthFailed, Settings
 from .views import View
 
-__all__ = ["record_source", "restack", "stage"]
+__all__ = ["Errand", "Restacking", "in_child", "record_source", "stage"]
+
+# How long one may take, in seconds: less than clients wait for an answer.
+LONGEST = 45.0
 
 _MOST_DESCRIPTORS = 4096
 
@@ -27,56 +36,103 @@ Outcome = tuple[dict[str, Any], Sequence[int]]
 """What to answer, and descriptors that go with it."""
 
 
-def restack(settings: Settings, sandbox: Sandbox, request: dict[str, Any]) -> tuple[dict[str, Any], View | None]:
-    """What to answer to a request to exchange what a sandbox stands on, and the view that it has from then on.
+class Errand:
+    """Some work in a fork, which answers once with a message and descriptors.
+
+    Nobody waits for what it is to do `later`, nor for its end.
+    """
+
+    def __init__(self, work: Callable[[], Outcome], later: Callable[[], None] = lambda: None) -> None:
+        _bury()
+        self._socket, theirs = messages.pair()
+        self._child = os.fork()
+        if self._child == 0:
+            self._socket.close()
+            _tell(theirs, work, later)
+        theirs.close()
+        _ending.append(self._child)
+        self.until = time.monotonic() + LONGEST
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def answer(self) -> tuple[dict[str, Any], list[int]]:
+        """What it has answered, or the error that it ended with as one. To be called once, when it can be read."""
+        with self._socket:
+            try:
+                return messages.receive(self._socket)
+            except messages.Ended:
+                return _error("The work did not come to its end; try again.", "busy"), []
+
+    def end(self) -> dict[str, Any]:
+        """Kill it, for its time is over; gives what to answer instead."""
+        with self._socket:
+            _kill(self._child)
+        return _error("The sandbox's processes kept this from being done in time; try again.", "busy")
+
+    def wait(self) -> tuple[dict[str, Any], list[int]]:
+        """Its answer, when it is there or its time is over."""
+        ready = select.select([self], [], [], max(0.0, self.until - time.monotonic()))[0]
+        return self.answer() if ready else (self.end(), [])
+
+
+class Restacking:
+    """The exchange of what a sandbox stands on: an errand that changes the sandbox's view.
 
     Raises:
-        KeyError, TypeError, ValueError: it makes no sense.
+        KeyError, TypeError, ValueError: the request makes no sense.
     """
-    stack = Stack.from_json(request["stack"]) if request.get("stack") else None
-    kind = str(request["kind"])
-    wish = Wish(
-        kind,
-        stack,
-        bool(request.get("force")),
-        Rules.of(request) if kind == "rules" else None,
-        str(request.get("name") or ""),
-        dict(request.get("facts") or {}),
-    )
 
-    masons: list[Mason] = []
+    def __init__(self, settings: Settings, sandbox: Sandbox, request: dict[str, Any]) -> None:
+        stack = Stack.from_json(request["stack"]) if request.get("stack") else None
+        kind = str(request["kind"])
+        wish = Wish(
+            kind,
+            stack,
+            bool(request.get("force")),
+            Rules.of(request) if kind == "rules" else None,
+            str(request.get("name") or ""),
+            dict(request.get("facts") or {}),
+        )
+        self._sandbox = sandbox
+        masons: list[Mason] = []
 
-    def work() -> Outcome:
-        masons.append(Mason(settings, sandbox, wish))
-        after, view = masons[0].work()
-        told = {"ok": {"stack": after.to_json(), "view": view.recipe if view else None}}
-        if view is None or view is sandbox.view:
-            return told, ()
-        return {**told, "new": True}, viewpost.pack(view)
+        def work() -> Outcome:
+            masons.append(Mason(settings, sandbox, wish))
+            after, view = masons[0].work()
+            told = {"ok": {"stack": after.to_json(), "view": view.recipe if view else None}}
+            if view is None or view is sandbox.view:
+                return told, ()
+            return {**told, "new": True}, viewpost.pack(view)
 
-    def later() -> None:
-        for mason in masons:
-            mason.clean_up()
+        def later() -> None:
+            for mason in masons:
+                mason.clean_up()
 
-    answer, fds = in_child(work, later)
-    if "ok" not in answer:
-        return answer, sandbox.view
-    return answer, viewpost.unpack(fds) if answer.pop("new", False) else sandbox.view
+        self.errand = Errand(work, later)
+
+    def outcome(self, answer: dict[str, Any], fds: list[int]) -> tuple[dict[str, Any], View | None]:
+        """What to answer to who wished for it, and the view that the sandbox has from now on."""
+        if "ok" not in answer:
+            if self._sandbox.group:
+                # Who was killed while all were frozen has left them so.
+                self._sandbox.group.thaw()
+            return answer, self._sandbox.view
+        return answer, viewpost.unpack(fds) if answer.pop("new", False) else self._sandbox.view
 
 
-def stage(settings: Settings, sandbox: Sandbox, client: socket.socket) -> dict[str, Any]:
+def stage(settings: Settings, sandbox: Sandbox, client: socket.socket) -> Errand:
     """Give a client descriptors of the workspace as the sandbox sees it, and of the layers with its changes.
 
-    What to answer if that could not be done; nothing if it was.
+    The errand answers with an error if that could not be done; with nothing to tell if it was.
     """
 
     def work() -> Outcome:
         fds = staging.descriptors(settings, sandbox)
         messages.send(client, {"ok": {"source": sandbox.source}}, *fds)
-        return {"sent": True}, ()
+        return {}, ()
 
-    answer, _ = in_child(work)
-    return {} if "sent" in answer else answer
+    return Errand(work)
 
 
 def record_source(box: str, source: str, rules: Rules | None, started: float) -> int:
@@ -102,24 +158,17 @@ def record_source(box: str, source: str, rules: Rules | None, started: float) ->
 
 
 def in_child(work: Callable[[], Outcome], later: Callable[[], None] = lambda: None) -> tuple[dict[str, Any], list[int]]:
-    """Do some work in a fork; gives its answer and descriptors, or the error that it ended with as one.
+    """Do some work in a fork and wait for it; gives its answer and descriptors, or the error that it ended with."""
+    return Errand(work, later).wait()
 
-    Nobody waits for what is to be done `later`, nor for the end of the fork.
-    """
-    _bury()
-    ours, theirs = messages.pair()
-    child = os.fork()
-    if child == 0:
-        ours.close()
-        _tell(theirs, work, later)
-    theirs.close()
-    with ours:
-        try:
-            return messages.receive(ours)
-        except messages.Ended:
-            return {"error": {"code": "sandbox_error", "message": "The work was ended from outside; try again."}}, []
-        finally:
-            _ending.append(child)
+
+def _error(message: str, code: str) -> dict[str, Any]:
+    return {"error": {"code": code, "message": message}}
+
+
+def _kill(child: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child, signal.SIGKILL)
 
 
 def _bury() -> None:

@@ -62,7 +62,6 @@ def find_out(
         resolver=resolver(),
         has_loop=not rootless and disk.available(),
         recipe=_recipe(rootless) if rules else None,
-        live=False,
         environment=environment,
     )
 

@@ -12,29 +12,28 @@ from ..guest import contextprocess
 from ..guest.config import Config
 from ..guest.server import Server
 from . import jail, kernel, layout, messages, rootfs
+from .cgroups import Group
 from .settings import Settings
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def live(settings: Settings, uid: int, control: socket.socket) -> NoReturn:
-    """Wait until the midwife has furnished this process's namespaces, then close the wall and serve."""
+def live(settings: Settings, uid: int, control: socket.socket, group: Group | None) -> NoReturn:
+    """Wait until the midwife has furnished this process's namespaces, then close the wall and serve.
+
+    It enters the control group by itself: for a process alone that is quick, from outside it may take long.
+    """
     try:
+        if group is not None:
+            group.enter()
         silence((control.fileno(),))
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         message, fds = messages.receive(control)
         job = message["job"]
-        # On the host's network, Landlock is all that keeps a sandbox from the host's abstract sockets.
-        live = settings.live and job["network"] != "host"
         score = jail.close(
-            job,
-            settings.filter_code,
-            uid=uid,
-            rootless=settings.rootless,
-            landlock_abi=settings.landlock,
-            scoped=not live,
+            job, settings.filter_code, uid=uid, rootless=settings.rootless, landlock_abi=settings.landlock
         )
-        server = Server(control, config(settings, job), score, fds[0] if fds else None, births=live)
+        server = Server(control, config(settings, job), score, fds[0] if fds else None)
         if job["prefork"]:
             server.prefork_context()
         messages.send(control, {"closed": True})

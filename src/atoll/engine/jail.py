@@ -212,12 +212,8 @@ def _map_ids(uid: int) -> None:
     _write("/proc/self/gid_map", f"{layout.GROUP} {uid} 1")
 
 
-def close(
-    job: dict[str, Any], filter_code: bytes, *, uid: int, rootless: bool, landlock_abi: int, scoped: bool = True
-) -> int:
+def close(job: dict[str, Any], filter_code: bytes, *, uid: int, rootless: bool, landlock_abi: int) -> int:
     """Drop everything. What this raises means that no wall stands: the process must end.
-
-    `scoped` is for Landlock: contexts that the keeper makes are not behind the same one as their guest.
 
     Gives this process's oom_score_adj, open: once the wall stands it could not be opened to be written to.
 
@@ -246,7 +242,7 @@ def close(
     # The filter refuses new user namespaces too; this one does not depend on it.
     for name, most in OF_THE_USER:
         _write(f"/proc/sys/user/{name}", str(most))
-    _drop(job, filter_code, landlock_abi, scoped=scoped)
+    _drop(job, filter_code, landlock_abi)
     return score
 
 
@@ -266,13 +262,13 @@ def close_nursed(job: dict[str, Any], filter_code: bytes, *, landlock_abi: int) 
     kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
 
 
-def _drop(job: dict[str, Any], filter_code: bytes, landlock_abi: int, *, scoped: bool = True) -> None:
+def _drop(job: dict[str, Any], filter_code: bytes, landlock_abi: int) -> None:
     # Set again: a change of ids clears it.
     kernel.prctl(kernel.PR_SET_PDEATHSIG, 9)
     kernel.drop_capabilities()
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     if landlock_abi:
-        landlock.restrict(landlock_abi, landlock.EVERYWHERE, scoped=scoped)
+        landlock.restrict(landlock_abi, landlock.EVERYWHERE)
     seccomp.install(filter_code)
     os.chdir(job["workdir"])

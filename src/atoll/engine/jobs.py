@@ -27,7 +27,6 @@ COMMON: dict[str, Any] = {
     "permissions": None,
     "ignore": [],
     # Whether it is made without a nursery, so that contexts can be brought to it from another one.
-    "plain": False,
 }
 
 

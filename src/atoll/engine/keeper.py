@@ -1,7 +1,9 @@
 """The keeper: one small trusted process a sandbox, outside its wall, from its birth to its end.
 
 It has a midwife make the sandbox, then holds its control channel, lifetime and control group, and answers
-clients on a socket of its own. Nothing that a client or the guest sends can make it do more than `_REQUESTS`.
+clients on a socket of its own. Nothing that a client sends can make it do more than `_REQUESTS`, and it reads nothing
+that the guest sends: of the control channel it only sees the end. What takes time, or looks at what the guest has
+made, is done by children (`errands`), one after another, while it goes on answering.
 It does as little as it can: all that it touches is memory that every sandbox pays for.
 """
 
@@ -13,21 +15,17 @@ import select
 import signal
 import socket
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import cgroups, disk, errands, inspection, messages, midwife, nursed, parting, sweep, usage, viewpost
 from .claim import claim
-from .inspection import Broken
 from .layers import Layers
-from .nest import Nest
 from .places import Rules
 from .recording import Recorder
 from .restack import Sandbox
 from .settings import BirthFailed, Settings
-from .shadows import Shadows
-from .tracing import Strayed
-from .transplant import Place
 from .watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -36,12 +34,16 @@ if TYPE_CHECKING:
 # How long a keeper with nothing to do sleeps at most, in seconds.
 TURN = 30.0
 _READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
+# Its end is told anyway.
+_ENDED_ONLY = 0
+# Children made by clone without a signal, too.
+_WALL = 0x40000000
+
+Finish = Callable[[dict[str, Any], list[int]], None]
 
 
 class Keeper:
-    def __init__(
-        self, settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int], shadows: Shadows
-    ) -> None:
+    def __init__(self, settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int]) -> None:
         self._settings = settings
         self._id = sandbox
         self._address = settings.layout.socket(sandbox)
@@ -64,12 +66,12 @@ class Keeper:
         self._watchdog = Watchdog.needed(born, settings.layout.box(sandbox))
         self._denials: Listener | None = None
         self._poll = select.poll()
-        for sock in (self._control, self._listener, maker):
+        self._poll.register(self._control.fileno(), _ENDED_ONLY)
+        for sock in (self._listener, maker):
             self._poll.register(sock.fileno(), _READABLE)
-        place = Place(sandbox, born["first"], self._facts["uid"], born["workdir"])
-        self._nest = Nest(
-            settings, shadows, self._control, self._poll, place, lambda: self._sandbox().processes(), live=born["live"]
-        )
+        # What is done by a child now, and what has to wait for it.
+        self._errand: tuple[errands.Errand, Finish] | None = None
+        self._turns: deque[tuple[socket.socket, Callable[[], None]]] = deque()
         self._keep_on(only_if_kept=True)
         self.keep_files = False
         self.ending: socket.socket | None = None
@@ -87,6 +89,7 @@ class Keeper:
         while not self._done:
             for fd, _ in self._poll.poll(self._wait()):
                 self._attend(fd)
+            self._end_late_errand()
             if time.time() >= self._expires or not os.path.exists(self._address):
                 # Without its socket nobody can ever reach it again: the state directory was removed.
                 self._done = True
@@ -97,8 +100,11 @@ class Keeper:
                 self._denials.look(time.monotonic(), at_once=self._done)
         if self._denials:
             self._denials.close()
-        if self._paused:
-            # A frozen process cannot die.
+        if self._errand:
+            self._errand[0].end()
+        if group := self._group():
+            group.thaw()  # a frozen process cannot die
+        elif self._paused:
             self._freeze(frozen=False)
 
     def _attend(self, fd: int) -> None:
@@ -106,13 +112,13 @@ class Keeper:
             with contextlib.suppress(OSError):
                 self._accept()
         elif fd == self._control.fileno():
-            if not self._nest.hear():
-                self.keep_files = self.keep_files or (self.ending is None and self._is_kept())
-                self._done = True
+            self.keep_files = self.keep_files or (self.ending is None and self._is_kept())
+            self._done = True
         elif fd in self._clients:
             self._hear(self._clients[fd])
-        elif self._nest.concerns(fd):
-            self._nest.attend(fd)
+        elif self._errand and fd == self._errand[0].fileno():
+            self._poll.unregister(fd)
+            self._finish(*self._errand[0].answer())
 
     def give_up_disk(self) -> None:
         """What was written need not reach the disk any more: unmounting it would wait for that."""
@@ -134,6 +140,8 @@ class Keeper:
             wait = min(wait, self._watchdog.due(time.monotonic()))
         if self._denials:
             wait = min(wait, self._denials.due(time.monotonic()))
+        if self._errand:
+            wait = min(wait, max(0.0, self._errand[0].until - time.monotonic()))
         return float(min(wait, TURN) * 1000 + 1)
 
     def _accept(self) -> None:
@@ -147,7 +155,7 @@ class Keeper:
     def _drop(self, client: socket.socket) -> None:
         self._poll.unregister(client.fileno())
         del self._clients[client.fileno()]
-        self._nest.forks.left(client)
+        self._turns = deque(each for each in self._turns if each[0] is not client)
         if client is self._maker:
             # The maker went away before it said that it has written the sandbox down: nobody knows of it, unless
             # it was a stopped one.
@@ -161,17 +169,50 @@ class Keeper:
         except (messages.Ended, ValueError):
             self._drop(client)
             return
-        handler = _REQUESTS.get(str(request.get("op")))
         try:
-            if handler is None:
-                raise BirthFailed(f"This sandbox's keeper does not know {request.get('op')!r}.", "unsupported")
-            handler(self, client, {**request, "descriptors": fds})
-        except (KeyError, TypeError, ValueError) as error:
-            _tell_error(client, {"code": "invalid_input", "message": f"A request that makes no sense: {error!r}."})
-        except (BirthFailed, OSError, usage.TooDeep, Strayed, Broken) as error:
-            _tell_error(client, {"code": getattr(error, "code", "sandbox_error"), "message": str(error)})
+            self._attempt(client, lambda: self._answer(client, {**request, "descriptors": fds}))
         finally:
             messages.close(fds)
+
+    def _answer(self, client: socket.socket, request: dict[str, Any]) -> None:
+        handler = _REQUESTS.get(str(request.get("op")))
+        if handler is None:
+            raise BirthFailed(f"This sandbox's keeper does not know {request.get('op')!r}.", "unsupported")
+        handler(self, client, request)
+
+    def _attempt(self, client: socket.socket, act: Callable[[], None]) -> None:
+        """Do something for a client, who is told what goes wrong."""
+        try:
+            act()
+        except (KeyError, TypeError, ValueError) as error:
+            _tell_error(client, {"code": "invalid_input", "message": f"A request that makes no sense: {error!r}."})
+        except (BirthFailed, OSError, usage.TooDeep) as error:
+            _tell_error(client, {"code": getattr(error, "code", "sandbox_error"), "message": str(error)})
+
+    def _in_turn(self, client: socket.socket, act: Callable[[], None]) -> None:
+        """Do something when no errand is under way any more: two that stop and move processes must not meet."""
+        self._turns.append((client, act))
+        self._take_turns()
+
+    def _take_turns(self) -> None:
+        while self._turns and self._errand is None and not self._done:
+            self._attempt(*self._turns.popleft())
+
+    def _begin(self, errand: errands.Errand, finish: Finish) -> None:
+        self._errand = errand, finish
+        self._poll.register(errand.fileno(), _READABLE)
+
+    def _finish(self, answer: dict[str, Any], fds: list[int]) -> None:
+        if self._errand is not None:
+            _, finish = self._errand
+            self._errand = None
+            finish(answer, fds)
+        self._take_turns()
+
+    def _end_late_errand(self) -> None:
+        if self._errand and time.monotonic() >= self._errand[0].until:
+            self._poll.unregister(self._errand[0].fileno())
+            self._finish(self._errand[0].end(), [])
 
     def on_keep(self, client: socket.socket, request: dict[str, Any]) -> None:
         if client is self._maker:
@@ -212,11 +253,13 @@ class Keeper:
         messages.send(client, {"ok": answer})
 
     def on_pause(self, client: socket.socket, request: dict[str, Any]) -> None:
-        self._freeze(frozen=True)
-        messages.send(client, {"ok": {}})
+        self._in_turn(client, lambda: self._set_paused(client, paused=True))
 
     def on_resume(self, client: socket.socket, request: dict[str, Any]) -> None:
-        self._freeze(frozen=False)
+        self._in_turn(client, lambda: self._set_paused(client, paused=False))
+
+    def _set_paused(self, client: socket.socket, *, paused: bool) -> None:
+        self._freeze(frozen=paused)
         messages.send(client, {"ok": {}})
 
     def _group(self) -> cgroups.Group | None:
@@ -224,7 +267,7 @@ class Keeper:
 
     def _freeze(self, *, frozen: bool) -> None:
         group = self._group()
-        if group:
+        if group and group.can_freeze:
             try:
                 group.freeze(frozen)
             except TimeoutError as error:
@@ -235,25 +278,40 @@ class Keeper:
 
     def on_restack(self, client: socket.socket, request: dict[str, Any]) -> None:
         """Exchange what it stands on; see `restack`."""
+        self._in_turn(client, lambda: self._restack(client, request))
+
+    def _restack(self, client: socket.socket, request: dict[str, Any]) -> None:
         if self._paused:
             raise BirthFailed("The sandbox is paused; call resume() first.", "busy")
         began = time.time()
-        answer, view = errands.restack(self._settings, self._sandbox(), request)
-        if view is not self._view and "ok" in answer:
-            if self._view:
-                self._view.close()
-            self._view = view
-            self._rules = Rules.of(request) if request["kind"] == "rules" else self._rules
-        messages.send(client, answer)
-        if request["kind"] == "discard" and "ok" in answer:
-            self._recorder.begin_anew(self._rules, began)
+        work = errands.Restacking(self._settings, self._sandbox(), request)
+
+        def finish(told: dict[str, Any], fds: list[int]) -> None:
+            answer, view = work.outcome(told, fds)
+            if view is not self._view:
+                if self._view:
+                    self._view.close()
+                self._view = view
+                self._rules = Rules.of(request) if request["kind"] == "rules" else self._rules
+            self._attempt(client, lambda: messages.send(client, answer))
+            if request["kind"] == "discard" and "ok" in answer:
+                self._recorder.begin_anew(self._rules, began)
+
+        self._begin(work.errand, finish)
 
     def on_stage(self, client: socket.socket, request: dict[str, Any]) -> None:
         """Show what it has changed; see `staging`."""
         if request.get("patient") and self._recorder.is_busy():
             messages.send(client, {"ok": {"recording": True}})
-        elif failed := errands.stage(self._settings, self._sandbox(), client):
-            messages.send(client, failed)
+        else:
+            self._in_turn(client, lambda: self._stage(client))
+
+    def _stage(self, client: socket.socket) -> None:
+        def finish(failed: dict[str, Any], _fds: list[int]) -> None:
+            if failed:
+                self._attempt(client, lambda: messages.send(client, failed))
+
+        self._begin(errands.stage(self._settings, self._sandbox(), client), finish)
 
     def _sandbox(self) -> Sandbox:
         return Sandbox(
@@ -268,26 +326,6 @@ class Keeper:
             view=self._view,
             group=self._group(),
         )
-
-    def on_hold(self, client: socket.socket, request: dict[str, Any]) -> None:
-        """Have its contexts stand still; see `livefork`."""
-        if self._paused:
-            raise BirthFailed("The sandbox is paused; call resume() first.", "busy")
-        self._nest.forks.hold(client, request)
-
-    def on_transplant(self, client: socket.socket, request: dict[str, Any]) -> None:
-        self._nest.transplant(client, request)
-
-    def on_release(self, client: socket.socket, request: dict[str, Any]) -> None:
-        self._nest.forks.left(client)
-        messages.send(client, {"ok": {}})
-
-    def on_place(self, client: socket.socket, request: dict[str, Any]) -> None:
-        self._nest.forks.place(client, request)
-
-    def on_adopt(self, client: socket.socket, request: dict[str, Any]) -> None:
-        self._nest.adopt(request, request["descriptors"])
-        messages.send(client, {"ok": {}})
 
     def on_checkpoint(self, client: socket.socket, request: dict[str, Any]) -> None:
         """From now on only its time and somebody's wish remove its files."""
@@ -335,11 +373,6 @@ _REQUESTS: dict[str, Callable[[Keeper, socket.socket, dict[str, Any]], None]] = 
     "audit": Keeper.on_audit,
     "stop": Keeper.on_stop,
     "destroy": Keeper.on_destroy,
-    "hold": Keeper.on_hold,
-    "transplant": Keeper.on_transplant,
-    "release": Keeper.on_release,
-    "place": Keeper.on_place,
-    "adopt": Keeper.on_adopt,
 }
 
 
@@ -357,15 +390,14 @@ def live(
     whose end tells that the sandbox is made.
     """
     code = 1
-    shadows = Shadows(settings, sandbox)
     try:
         if job:
             maker = socket.socket(fileno=fds[0])
-            born, kept = _make(settings, sandbox, messages.decode(job), maker, shadows, nursed=nursed)
+            born, kept = _make(settings, sandbox, messages.decode(job), maker, nursed=nursed)
             os.close(fds[1])
         else:
-            born, kept = _adopt(settings, sandbox, fds[0], shadows, closed=closed, nursed=nursed)
-        _keep(settings, sandbox, born, kept, shadows)
+            born, kept = _adopt(settings, sandbox, fds[0], closed=closed, nursed=nursed)
+        _keep(settings, sandbox, born, kept)
         code = 0
     except BaseException:  # noqa: BLE001 - the log is the only place left to tell
         import traceback
@@ -376,21 +408,19 @@ def live(
 
 
 def _make(
-    settings: Settings, sandbox: str, job: dict[str, Any], maker: socket.socket, shadows: Shadows, *, nursed: bool
+    settings: Settings, sandbox: str, job: dict[str, Any], maker: socket.socket, *, nursed: bool
 ) -> midwife.Delivery:
     mine = not job["resume"]
     try:
         if not mine:
             claim(settings.layout, sandbox)
             mine = True
-        return midwife.make(settings, sandbox, job, maker, shadows, nursed=nursed)
+        return midwife.make(settings, sandbox, job, maker, nursed=nursed)
     except (BirthFailed, OSError) as error:
         return {"failed": midwife.failure(error), "mine": mine}, [maker.detach()]
 
 
-def _adopt(
-    settings: Settings, sandbox: str, zygote: int, shadows: Shadows, *, closed: bool, nursed: bool
-) -> midwife.Delivery:
+def _adopt(settings: Settings, sandbox: str, zygote: int, *, closed: bool, nursed: bool) -> midwife.Delivery:
     """Let a midwife do the work; nothing is delivered when she dies, or when the zygote goes first."""
     ours, theirs = messages.pair()
     helper = os.fork()
@@ -400,13 +430,7 @@ def _adopt(
     theirs.close()
     os.close(zygote)
     try:
-        message, fds = messages.receive(ours)
-        while "birth" in message:
-            answer, given = shadows.bear(*message["birth"])
-            messages.send(ours, answer, *given)
-            messages.close(given)
-            message, fds = messages.receive(ours)
-        return message, fds
+        return messages.receive(ours)
     except messages.Ended:
         return {}, []
     finally:
@@ -414,15 +438,15 @@ def _adopt(
         os.waitpid(helper, 0)
 
 
-def _keep(settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int], shadows: Shadows) -> None:
+def _keep(settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int]) -> None:
     if "first" not in born:
-        _end_children(shadows)
+        _end_children()
         if born.get("mine", True):
             _undo(settings, sandbox)
         if fds:
             _tell_error(socket.socket(fileno=fds[0]), born["failed"])
         return
-    keeper = Keeper(settings, sandbox, born, fds, shadows)
+    keeper = Keeper(settings, sandbox, born, fds)
     keeper.record_source(born["born"])
     keeper.serve()
     stacked = keeper.is_stacked
@@ -430,7 +454,7 @@ def _keep(settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int]
         keeper.give_up_disk()
     for pidfd in fds[3:4] if born["nursed"] else ():
         nursed.end_nursed(pidfd)
-    _end_children(shadows)
+    _end_children()
     if keeper.keep_files:
         _leave_files(settings, sandbox, keeper.expires)
     else:
@@ -442,14 +466,12 @@ def _keep(settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int]
         Layers(settings.layout).collect()
 
 
-def _end_children(shadows: Shadows) -> None:
+def _end_children() -> None:
     """Kill the first process, and with it all behind the wall, and what else was started for the sandbox."""
-    for pid in shadows.own(inspection.children(os.getpid())):
-        os.kill(pid, signal.SIGKILL)
-    shadows.end_all()
-    # Contexts come to this process when their shadows have ended.
-    while shadows.own(inspection.children(os.getpid())):
-        os.waitpid(-1, shadows.ANY)
+    while found := inspection.children(os.getpid()):
+        for pid in found:
+            os.kill(pid, signal.SIGKILL)
+        os.waitpid(-1, _WALL)
 
 
 def _undo(settings: Settings, sandbox: str) -> None:

@@ -16,7 +16,6 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 from . import cgroups, disk, first, jail, jobs, kernel, layout, limits, messages, nursed, places, rootfs, viewpost
@@ -24,21 +23,19 @@ from .idmap import mapped_source
 from .inspection import Broken, Identity, identity
 from .layers import Stack, standing
 from .settings import FIRST_UID, NURSED_UIDS, UIDS, BirthFailed, Settings, started_at
-from .shadows import Answer, Shadows, tell
 from .views import View
 from .ward import Ward
 
 Delivery = tuple[dict[str, Any], list[int]]
-# Has a context made, for a first process of a user that works in a directory.
-Bear = Callable[[int, int, str], Answer]
+# All that the first process is told of its job: its memory is that of hostile code later.
+_HANDED = ("network", "rlimits", "workdir", "prefork", "parked", "env")
 
 _BIRTH_TIMEOUT = 20.0
 
 
 class Midwife:
-    def __init__(self, settings: Settings, sandbox: str, keeper: int, bear: Bear) -> None:
+    def __init__(self, settings: Settings, sandbox: str, keeper: int) -> None:
         self._settings = settings
-        self._bear = bear
         self._keeper = keeper
         self._id = sandbox
         self._box = settings.layout.box(sandbox)
@@ -70,8 +67,6 @@ class Midwife:
             self._group.make()
         if not (nursed and self._adopt(job)):
             self._clone(job)
-            if self._group:
-                self._group.add(self._pid)
         if self._pidfd >= 0:
             self._furnish_nursed({**job, "parked": parked})
         elif closed:
@@ -150,7 +145,7 @@ class Midwife:
             flags |= kernel.CLONE_NEWUSER
         self._pid = kernel.clone(flags)
         if self._pid == 0:
-            first.live(self._settings, self._uid, theirs)
+            first.live(self._settings, self._uid, theirs, self._group)
         theirs.close()
         self._control = ours
         ours.settimeout(_BIRTH_TIMEOUT)
@@ -213,7 +208,7 @@ class Midwife:
                 self._furnish_plainly(job, device, source)
         _close(source, held, *trees.values())
         self._hand_job(job)
-        self._expect("closed", job["workdir"])
+        self._expect("closed")
 
     def _furnish_plainly(self, job: dict[str, Any], device: str, source: int | str | None) -> None:
         """Where nothing lies below the top but perhaps a source: the shortest way, for it is gone most often."""
@@ -241,7 +236,9 @@ class Midwife:
         """
         kills = self._group.open_kills() if self._group else -1
         given = [*fds, *([kills] if kills >= 0 else [])]
-        messages.send(self._control, {"job": job}, *given)
+        told = {name: job[name] for name in _HANDED if name in job}
+        told.update(image=bool(job["image"]), environment=bool(job["environment"]))
+        messages.send(self._control, {"job": told}, *given)
         known = {identity(fd) for fd in given}
         _close(*given)
         return known
@@ -252,12 +249,9 @@ class Midwife:
             return mapped_source(job["source"], self._uid)
         return job["source"] or None
 
-    def _expect(self, word: str, workdir: str = "") -> None:
+    def _expect(self, word: str) -> None:
         try:
             answer, fds = messages.receive(self._control)
-            while workdir and "birth" in answer:
-                tell(self._control, b"b", *self._bear(self._pid, self._uid, workdir))
-                answer, fds = messages.receive(self._control)
         except TimeoutError:
             raise BirthFailed("The sandbox did not come up in time.") from None
         except messages.Ended:
@@ -284,7 +278,6 @@ class Midwife:
             "limits": job["enforcement"],
             "walls": limits.walls(self._settings),
             "view": self._view.recipe if self._view else None,
-            "live": self._settings.live and self._pidfd < 0 and job["network"] != "host",
         }
         ours, theirs = socket.socketpair()
         socket.send_fds(self._control, [b"c"], [theirs.fileno()])
@@ -307,7 +300,6 @@ class Midwife:
         # None, or one: only who has one may be followed by more.
         nursed = [] if self._pidfd < 0 else [self._pidfd]
         born["nursed"] = bool(nursed)
-        born["live"] = facts["live"]
         return born, [*fds, *nursed, *viewpost.pack(self._view)]
 
 
@@ -317,15 +309,13 @@ def _close(*fds: int | str | None) -> None:
             os.close(fd)
 
 
-def make(
-    settings: Settings, sandbox: str, job: dict[str, Any], maker: socket.socket, shadows: Shadows, *, nursed: bool
-) -> Delivery:
+def make(settings: Settings, sandbox: str, job: dict[str, Any], maker: socket.socket, *, nursed: bool) -> Delivery:
     """Make a sandbox in the keeper's own process: quicker than a midwife, but its memory is then the keeper's.
 
     Raises:
         BirthFailed, OSError: it could not be made; what was made is the caller's to remove.
     """
-    midwife = Midwife(settings, sandbox, os.getpid(), shadows.bear)
+    midwife = Midwife(settings, sandbox, os.getpid())
     job = limits.plan(job, settings)
     try:
         midwife.start(job, closed=kind_of(job, settings) == "closed", nursed=nursed)
@@ -347,7 +337,7 @@ def park(
     code = 1
     midwife = None
     try:
-        midwife = Midwife(settings, sandbox, os.getppid(), lambda *wish: _ask_keeper(keeper, *wish))
+        midwife = Midwife(settings, sandbox, os.getppid())
         _start_parked(midwife, settings, zygote, closed=closed, nursed=nursed)
         job, fds = messages.receive(zygote)
         zygote.close()
@@ -363,12 +353,6 @@ def park(
         if midwife is not None and not midwife.delivered:
             midwife.abandon()
         os._exit(code)
-
-
-def _ask_keeper(keeper: socket.socket, first: int, uid: int, workdir: str) -> Answer:
-    """What the midwife made would end with her."""
-    messages.send(keeper, {"birth": [first, uid, workdir]})
-    return messages.receive(keeper)
 
 
 def _start_parked(midwife: Midwife, settings: Settings, zygote: socket.socket, *, closed: bool, nursed: bool) -> None:

@@ -53,7 +53,6 @@ def job_for(spec: Spec, resume: Handle | None, home: str) -> dict[str, Any]:
         "audit": spec.audit,
         "permissions": rules(spec.permissions),
         "ignore": list(spec.ignore),
-        "plain": False,
     }
 
 

@@ -7,7 +7,6 @@ Only atoll's own code runs.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import signal
@@ -17,7 +16,7 @@ from typing import Any
 from ..guest.config import Config
 from ..guest.server import Server
 from ..wire import frames
-from . import kernel, messages, shadows, tracing
+from . import kernel, messages
 from .settings import Settings
 
 _TIMES = 12
@@ -28,8 +27,6 @@ def rehearse(settings: Settings) -> None:
     for _ in range(_TIMES):
         _messages()
         kernel.prctl(_PR_GET_DUMPABLE)
-        if settings.live:
-            _birth(settings)
     control, theirs = messages.pair()
     server = Server(theirs, Config(workdir="/", env={"PATH": "/usr/bin:/bin"}, python=settings.python))
     for _ in range(2):
@@ -42,12 +39,6 @@ def rehearse(settings: Settings) -> None:
 
 
 _PR_GET_DUMPABLE = 3
-
-
-def _birth(settings: Settings) -> None:
-    """Where it cannot be done, a keeper finds that out again, and says so."""
-    with contextlib.suppress(OSError, tracing.Strayed):
-        shadows.rehearse(settings)
 
 
 def _messages() -> None:

@@ -21,11 +21,11 @@ from .holding import Hold
 from .layers import DISK, MOST, Layers, Stack, copy_base, new_layer, new_top
 from .places import Ground
 from .settings import BirthFailed, Settings
-from .tracing import Strayed
+from .tracing import settle
 from .views import View
 
-# How long all processes may take to die, and how long to wait between two looks; in seconds.
-_DEATH, _MOMENT = 5.0, 0.0005
+# How long all processes may take to die, the whole exchange, and how long to wait between two looks; in seconds.
+_DEATH, _EXCHANGE, _MOMENT = 5.0, 10.0, 0.0005
 
 
 class Sandbox(NamedTuple):
@@ -219,19 +219,22 @@ class Mason:
         if self._wish.kind == "replace":
             _end_all(self._sandbox)
             self._reach_forgotten()
-        deadline = time.monotonic() + _DEATH
+        until = time.monotonic() + _EXCHANGE
         while True:
             try:
-                return self._exchange_held(trees)
+                return self._exchange_held(trees, until)
             except _Written as written:
                 self._refuse_or_end(written.place)
-            if time.monotonic() > deadline:
+            if time.monotonic() > until - _EXCHANGE / 2:
                 raise BirthFailed("The sandbox's processes open files faster than they can be ended.", "busy")
 
-    def _exchange_held(self, trees: dict[str, int]) -> None:
-        with Hold(self._sandbox.processes, force=self._wish.force) as hold:
+    def _exchange_held(self, trees: dict[str, int], until: float) -> None:
+        sandbox = self._sandbox
+        with Hold(
+            sandbox.processes, first=sandbox.first, group=sandbox.group, until=until, force=self._wish.force
+        ) as hold:
             directories = {pid: path for pid in hold.processes if (path := self._directory(pid)) is not None}
-            with jail.inside(self._sandbox.first):
+            with jail.inside(sandbox.first):
                 self._seal()
                 for target in trees:
                     kernel.umount(target, kernel.MNT_DETACH)
@@ -261,7 +264,9 @@ class Mason:
             try:
                 hold.move(pid, place)
                 return
-            except (OSError, Strayed):
+            except ProcessLookupError:
+                return
+            except OSError:
                 continue
 
     def _directory(self, pid: int) -> str | None:
@@ -316,7 +321,7 @@ class Mason:
             os.close(fd)
         if self._wish.kind == "replace":
             self._layers.collect()
-        elif self._sandbox.rules is None:
+        elif self._sandbox.rules is None and settle():  # who was not stopped in time goes on when this process ends
             os.nice(10)
             merging.merge(self._settings.layout, self._sandbox.id, self._sandbox.uid, self._sandbox.source)
 

@@ -34,8 +34,6 @@ class Settings(NamedTuple):
     has_loop: bool
     # How path permissions are enforced here, as `views` calls it; None if they cannot be.
     recipe: Literal["A", "B", "C", "D"] | None
-    # Whether keepers make Python contexts, so that these can be forked into other sandboxes while they live.
-    live: bool = False
     # For the zygote of a template: the packages that all its sandboxes have, the name of the nursery, the socket on
     # which its nurse tells of it, that on which it is asked, and descriptors that each keeper holds while it lives.
     environment: str = ""

@@ -2,8 +2,9 @@
 
 A task is seized, interrupted and stopped without noticing: its registers, its signal mask and the system call that
 it waits in are afterwards what they were. All calls for one task must come from one thread. Nothing that a stopped
-task holds in its memory is believed: where it is made to go on is looked up in what the kernel says, and every stop
-is checked to be the one that was meant.
+task holds in its memory is believed: where it is made to go on is looked up in what the kernel says, and a call is
+let through only when the kernel says at its entry that it is the one that was meant, to the last argument. Who else
+shares that memory may change it at any time.
 """
 
 from __future__ import annotations
@@ -20,15 +21,12 @@ from . import kernel
 TIMEOUT = 5.0
 
 _CONT, _DETACH, _SYSCALL, _SEIZE, _INTERRUPT = 7, 17, 24, 0x4206, 0x4207
-_GETREGS, _SETREGS, _GETREGSET, _SETREGSET = 12, 13, 0x4204, 0x4205
-_GETEVENTMSG, _GETSIGMASK, _SETSIGMASK, _GET_RSEQ = 0x4201, 0x420A, 0x420B, 0x420F
+_GETREGS, _SETREGS = 12, 13
+_GETSIGMASK, _SETSIGMASK = 0x420A, 0x420B
 _GET_SYSCALL, _SYSCALL_ENTRY = 0x420E, 1
-TRACE_FORK, TRACE_VFORK, TRACE_CLONE, EXIT_KILL = 2, 4, 8, 0x100000
 _SYSCALLS_ARE_GOOD = 1
-_XSTATE = 0x202
-_MOST_XSTATE = 1 << 14
 _WALL = 0x40000000
-_EVENT_FORK, _EVENT_VFORK, _EVENT_CLONE, EVENT_STOP = 1, 2, 3, 128
+EVENT_STOP = 128
 _SYSCALL_STOP = signal.SIGTRAP | 0x80
 _MASK_SIZE = 8
 _EVERYTHING = (1 << 64) - 1
@@ -39,14 +37,10 @@ _PAUSE = 0.005
 _STOPS = (signal.SIGCHLD,)
 _NO_CALL = (1 << 64) - 1
 
-# The numbers of x86-64: no other machine is known here.
-CALLS = {
-    "write": 1, "close": 3, "mmap": 9, "mprotect": 10, "munmap": 11, "getpid": 39, "clone": 56, "fork": 57, "kill": 62,
-    "fcntl": 72, "chdir": 80, "umask": 95, "setsid": 112, "setgroups": 116, "setresuid": 117,
-    "setresgid": 119, "capset": 126, "prctl": 157, "dup3": 292, "setns": 308, "seccomp": 317, "rseq": 334,
-    "pidfd_open": 434, "close_range": 436, "openat2": 437, "pidfd_getfd": 438, "landlock_create_ruleset": 444,
-    "landlock_add_rule": 445, "landlock_restrict_self": 446,
-}  # fmt: skip
+# The numbers of x86-64, and how the kernel calls it: no other machine is known here.
+_CALLS = {"mmap": 9, "munmap": 11, "chdir": 80}
+_X86_64 = 0xC000003E
+_ARGUMENTS = ("rdi", "rsi", "rdx", "r10", "r8", "r9")
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _raw = _libc.ptrace
@@ -59,7 +53,7 @@ class TaskEnded(ProcessLookupError):
 
 
 class NotStopped(TimeoutError):
-    """The task did not stop in time. It will when it can, and goes on once `settle` has seen it."""
+    """The task did not stop in time. It will when it can, and goes on once `settle` sees it, or its tracer ends."""
 
 
 class Strayed(Exception):
@@ -75,15 +69,9 @@ class Registers(ctypes.Structure):
         )
     )
 
-    r10: int
-    r12: int
-    r13: int
     rax: int
-    rdi: int
-    rsp: int
     rip: int
     orig_rax: int
-    fs_base: int
 
     def copy(self) -> Registers:
         return Registers.from_buffer_copy(self)
@@ -94,12 +82,13 @@ class Stop(NamedTuple):
     event: int
 
 
-class RestartableSequence(NamedTuple):
-    """What a thread has registered for restartable sequences; `pointer` is 0 without."""
+class _Entry(NamedTuple):
+    """A system call that a task is about to make, in the kernel's words."""
 
-    pointer: int
-    size: int
-    signature: int
+    machine: int
+    instruction: int
+    number: int
+    arguments: tuple[int, ...]
 
 
 class _Vector(ctypes.Structure):
@@ -130,8 +119,11 @@ def leave_behind(task: int) -> None:
     _behind.add(task)
 
 
-def settle() -> None:
-    """Let those go on that have stopped later than anybody waited. Who got `NotStopped` calls this now and then."""
+def settle() -> bool:
+    """Let those go on that have stopped later than anybody waited; whether that is all of them.
+
+    The others go on when this process ends.
+    """
     for task in tuple(_behind):
         try:
             found, status = os.waitpid(task, _WALL | os.WNOHANG)
@@ -142,6 +134,7 @@ def settle() -> None:
             _behind.discard(task)
             if os.WIFSTOPPED(status):
                 let_go(task)
+    return not _behind
 
 
 def let_go(task: int, number: int = 0) -> None:
@@ -160,31 +153,14 @@ class Task:
         OSError: it cannot be traced from here, or somebody else does.
     """
 
-    def __init__(self, task: int, options: int = 0) -> None:
+    def __init__(self, task: int) -> None:
         self.id = task
         self._saved: Registers | None = None
         self._mask = 0
         self._instruction = 0
         self._signals: list[int] = []
         self.first: Stop | None = None
-        _ptrace(_SEIZE, task, 0, options | _SYSCALLS_ARE_GOOD)
-
-    @classmethod
-    def adopted(cls, task: int, instruction: int = 0) -> Task:
-        """One that is traced already because it was cloned by a traced one."""
-        self = cls.__new__(cls)
-        self.id, self._saved, self._mask, self._instruction = task, None, 0, instruction
-        self._signals, self.first = [], None
-        return self
-
-    @property
-    def instruction(self) -> int:
-        """Where it is sent to make a system call."""
-        return self._instruction
-
-    def send_to(self, instruction: int) -> None:
-        """Say anew where it makes system calls: its memory may have been changed by others."""
-        self._instruction = instruction
+        _ptrace(_SEIZE, task, 0, _SYSCALLS_ARE_GOOD)
 
     def interrupt(self) -> None:
         """Have it stop before its next instruction. If it is frozen, it stops when it is thawed."""
@@ -225,12 +201,6 @@ class Task:
                 os.kill(os.getpid(), signal.SIGCHLD)  # it may have been about others as well
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    def catch(self, timeout: float = TIMEOUT) -> None:
-        """Stop it wherever it is, after `wait` has waited in vain."""
-        _behind.discard(self.id)
-        self.interrupt()
-        self.halt(self.wait(timeout), timeout)
-
     def halt(self, stop: Stop, timeout: float = TIMEOUT) -> None:
         """After `interrupt`, and a first stop: a signal may have come before it, and is on its way then."""
         while stop.event != EVENT_STOP:
@@ -257,20 +227,6 @@ class Task:
         _ptrace(_SETREGS, self.id, 0, ctypes.addressof(wanted))
 
     @property
-    def extended_state(self) -> bytes:
-        """Floating point and vector registers."""
-        buffer = ctypes.create_string_buffer(_MOST_XSTATE)
-        vector = _Vector(ctypes.addressof(buffer), _MOST_XSTATE)
-        _ptrace(_GETREGSET, self.id, _XSTATE, ctypes.addressof(vector))
-        return buffer.raw[: vector.length]
-
-    @extended_state.setter
-    def extended_state(self, wanted: bytes) -> None:
-        buffer = ctypes.create_string_buffer(wanted, len(wanted))
-        vector = _Vector(ctypes.addressof(buffer), len(wanted))
-        _ptrace(_SETREGSET, self.id, _XSTATE, ctypes.addressof(vector))
-
-    @property
     def signal_mask(self) -> int:
         found = ctypes.c_uint64()
         _ptrace(_GETSIGMASK, self.id, _MASK_SIZE, ctypes.addressof(found))
@@ -281,29 +237,13 @@ class Task:
         value = ctypes.c_uint64(wanted)
         _ptrace(_SETSIGMASK, self.id, _MASK_SIZE, ctypes.addressof(value))
 
-    @property
-    def restartable_sequence(self) -> RestartableSequence:
-        words = (ctypes.c_uint32 * 6)()
-        try:
-            _ptrace(_GET_RSEQ, self.id, ctypes.sizeof(words), ctypes.addressof(words))
-        except TaskEnded:
-            raise
-        except OSError:
-            return RestartableSequence(0, 0, 0)  # a kernel before 5.13, or without
-        return RestartableSequence(words[0] | words[1] << 32, words[2], words[3])
-
-    def enters(self) -> int | None:
-        """The number of the system call that it is about to make, if it is stopped at the beginning of one."""
-        words = (ctypes.c_uint64 * 12)()
+    def _entry(self) -> _Entry | None:
+        """What it is about to call, if it is stopped at the beginning of a call."""
+        words = (ctypes.c_uint64 * 11)()
         _ptrace(_GET_SYSCALL, self.id, ctypes.sizeof(words), ctypes.addressof(words))
-        return int(words[3]) if words[0] & 0xFF == _SYSCALL_ENTRY else None
-
-    @property
-    def message(self) -> int:
-        """What an event stop tells; after a clone the id of the new task."""
-        found = ctypes.c_ulong()
-        _ptrace(_GETEVENTMSG, self.id, 0, ctypes.addressof(found))
-        return found.value
+        if words[0] & 0xFF != _SYSCALL_ENTRY:
+            return None
+        return _Entry(int(words[0] >> 32), int(words[1]), int(words[3]), tuple(int(each) for each in words[4:10]))
 
     def begin(self) -> None:
         """Get ready for `call`; the task is stopped. No signal comes in between.
@@ -332,38 +272,29 @@ class Task:
         self._await_stop(timeout)
         return self._result(name)
 
-    def clone(self, flags: int, child_thread_id: int = 0, timeout: float = TIMEOUT) -> int:
-        """Have it clone itself, after `begin`; it was seized with TRACE_CLONE and TRACE_FORK.
+    def _enter(self, name: str, arguments: tuple[int, ...], timeout: float) -> None:
+        """Have it begin a call; whatever else it is about to do is skipped.
 
-        Gives the id of the new task, which is traced too and stops before its first instruction. Raises as `call`.
+        Raises:
+            Strayed: it began another.
         """
-        self._enter("clone", (flags, 0, 0, child_thread_id, 0), timeout)
-        self.resume(to_syscall=True)
-        stop = self._skip_signals(timeout)
-        if stop.event not in (_EVENT_FORK, _EVENT_VFORK, _EVENT_CLONE):
-            self._check(stop)
-            return self._result("clone")
-        made = self.message
-        self.resume(to_syscall=True)
-        self._await_stop(timeout)
-        return made
-
-    def prepared(self) -> Registers:
-        """Its registers after `begin`, to be sent somewhere else: no system call is restarted with them."""
         if self._saved is None:
             raise ValueError("call begin first")
         wanted = self._saved.copy()
         wanted.orig_rax = _NO_CALL
-        return wanted
-
-    def _enter(self, name: str, arguments: tuple[int, ...], timeout: float) -> None:
-        wanted = self.prepared()
-        wanted.rip, wanted.rax = self._instruction, CALLS[name]
-        for register, value in zip(("rdi", "rsi", "rdx", "r10", "r8", "r9"), arguments, strict=False):
-            setattr(wanted, register, value & _EVERYTHING)
+        wanted.rip, wanted.rax = self._instruction, _CALLS[name]
+        values = tuple(each & _EVERYTHING for each in arguments) + (0,) * (len(_ARGUMENTS) - len(arguments))
+        for register, value in zip(_ARGUMENTS, values, strict=True):
+            setattr(wanted, register, value)
         self.registers = wanted
         self.resume(to_syscall=True)
         self._await_stop(timeout)
+        meant = _Entry(_X86_64, self._instruction + len(_INSTRUCTION), _CALLS[name], values)
+        if self._entry() != meant:
+            found = self.registers
+            found.orig_rax = _NO_CALL
+            self.registers = found
+            raise Strayed(f"task {self.id} began another call than {name}")
 
     def _result(self, name: str) -> int:
         found = self.registers
@@ -375,9 +306,7 @@ class Task:
         return result
 
     def _await_stop(self, timeout: float) -> None:
-        self._check(self._skip_signals(timeout))
-
-    def _check(self, stop: Stop) -> None:
+        stop = self._skip_signals(timeout)
         if stop != (_SYSCALL_STOP, 0):
             raise Strayed(f"task {self.id} met signal {stop.signal}, event {stop.event} instead of a system call")
 
@@ -413,20 +342,6 @@ class Task:
         for number in self._signals:
             os.kill(self.id, number)
         self._signals.clear()
-
-    def read(self, address: int, size: int) -> bytes:
-        """From its memory.
-
-        Raises:
-            OSError: it has nothing there, or may not read it itself.
-        """
-        buffer = ctypes.create_string_buffer(size)
-        ours, theirs = _Vector(ctypes.addressof(buffer), size), _Vector(address, size)
-        found = _libc.process_vm_readv(self.id, ctypes.byref(ours), 1, ctypes.byref(theirs), 1, 0)
-        if found != size:
-            number = ctypes.get_errno() if found < 0 else errno.EFAULT
-            raise OSError(number, f"memory of {self.id}: {os.strerror(number)}")
-        return buffer.raw
 
     def write(self, address: int, data: bytes) -> None:
         """Into its memory, where it may write itself.

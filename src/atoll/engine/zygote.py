@@ -35,7 +35,6 @@ from .midwife import kind_of
 from .nursery import open_nursery
 from .rehearsal import rehearse
 from .settings import Settings, new_id
-from .shadows import was_given
 
 IDLE_SECONDS = 300.0
 # Enough for the next few requests of each kind; a burst larger than this forks on demand. A closed one is
@@ -241,7 +240,7 @@ class Zygote:
         lot = next((lot for lot in self._lots if lot.kind == kind), None)
         if lot:
             lot.asked += 1
-        nursed = self._nursery_ready and kind != "none" and job["network"] == "none" and not job["plain"]
+        nursed = self._nursery_ready and kind != "none" and job["network"] == "none"
         # Of the open ones none has imported anything: forking one from the nursery is quicker than that.
         if lot and (kind == "closed" or not nursed) and self._hand_over(lot, job, client):
             return
@@ -305,9 +304,8 @@ class Zygote:
             os.read(self._reader, 4096)
         with contextlib.suppress(ChildProcessError):
             while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                given = was_given(found.si_pid)
                 os.waitpid(found.si_pid, 0)
-                if found.si_status != 0 and not given:
+                if found.si_status != 0:
                     sweep.sweep(self._settings)
 
 

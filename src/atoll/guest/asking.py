@@ -32,12 +32,6 @@ class Asking:
     def install(self) -> None:
         builtins.input = self._input
 
-    def settle_in(self) -> None:
-        """In a twin, whose parent's threads may ask something."""
-        self._port = None
-        self._lock = _thread.allocate_lock()
-        self._pid = os.getpid()
-
     @property
     def concerned(self) -> bool:
         """Whether the cell that runs, or the one before it, may ask anything."""

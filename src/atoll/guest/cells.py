@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, NoReturn, Optional, Tuple
 
-from . import twinning
-from .arguments import Arguments
 from .awakening import Memory
 from .cellstreams import Streams
 from .desk import Desk
@@ -15,15 +13,6 @@ from .interpreter import Interpreter
 from .port import HungUp, Port
 from .ports import Reception
 from .shared import Shared
-
-_STANDING = b'{"standing":true}'
-
-
-def _fork() -> int:
-    made = os.fork()
-    if made == 0 and not twinning.is_twin():
-        os._exit(0)
-    return made
 
 
 class Service:
@@ -76,8 +65,6 @@ class Service:
         if port.lane and self._shared.waiting:
             self._guest.settle()
         self._desk.wake(do)
-        if do == "fork" and self._stand(request):
-            return  # who asked for it is another sandbox's guest
         answer = self._desk.answer(do, request, port)
         self._streams.begin(self._guest, None)
         if port.lane and self._streams.relays():
@@ -86,21 +73,3 @@ class Service:
         if port.lane and self._shared.relaying:
             self._guest.settle()  # it began to send something on before it could see the end
         port.end(answer)
-
-    def _stand(self, request: Dict[str, Any]) -> bool:
-        """Let the keeper make twins of this process. True in one."""
-        self._streams.flush_own()
-        self._interpreter.twinning = True
-        try:
-            seconds = Arguments(request).seconds("seconds") or 0.0
-            if not twinning.stand(lambda: self._guest.tell(_STANDING), _fork, seconds):
-                return False
-        finally:
-            self._interpreter.twinning = False
-        twinning.settle_in()
-        self._interpreter.settle_in(twinning.renew_loop)
-        self._reception.renew()
-        self._streams.begin(self._guest, None)
-        self._shared.begin(0, 0, self._interpreter.count)
-        self._shared.end()
-        return True

@@ -91,10 +91,10 @@ class Streams:
         # Errors and hang-ups are no output: a cell may close its pipes.
         return self._shared.relaying or any(mask & select.POLLIN for _, mask in self._taps.poll(0))
 
-    def renew(self, *, keeps_page: bool) -> None:
-        """In a forked child: who held the lock is its parent's thread. So is the page, unless it has its own."""
+    def renew(self) -> None:
+        """In a forked child: who held the lock is its parent's thread, and the page is its parent's."""
         self.lock = _thread.RLock()
-        self._may_leave = keeps_page
+        self._may_leave = False
         self.in_haste = False
         self._used = 0
 

@@ -13,7 +13,7 @@ from . import languages
 from .cellrun import Cell, CellRun, ticks
 from .channel import Channel, Operation
 from .contextlink import ContextLink, Listener
-from .contextstart import ContextSettings, Started
+from .contextstart import ContextSettings
 from .endings import death
 from .lanes import MAX_LANES, Lane, Lanes, can_be_watched
 from .machine import Machine
@@ -84,23 +84,6 @@ class Context:
     def costly(self) -> bool:
         """Whether making its process anew would take long."""
         return self._link is not None and self._link.costly
-
-    @property
-    def can_be_forked(self) -> bool:
-        """Into another sandbox, by the keeper, who has made it; it has run something, so that there is a reason to."""
-        return self.used and self.number > 0
-
-    @property
-    def number(self) -> int:
-        """The keeper's name for its process; 0 if that is not the keeper's."""
-        return self._link.number if self._link is not None and self._link.takes_lanes else 0
-
-    def adopt(self, started: Started) -> None:
-        """Take a process that is a context already, instead of one that has run nothing. It has run something."""
-        self.discard_unused()
-        listener = Listener(self._hear, self._output, self._room, self._exited, self._reading)
-        self._link = ContextLink(self._machine, listener, self.settings, started)
-        self._submitted = 1
 
     def describe(self) -> Dict[str, Any]:
         link = self._link

@@ -58,7 +58,6 @@ class ContextLink:
             started = start(machine, settings)
         else:
             put_mark(started.pid, self.mark)
-        self.number = started.number
         self.shared = started.shared
         self._loop = machine.loop
         self._listener = listener

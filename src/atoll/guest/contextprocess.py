@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import socket
@@ -9,17 +10,17 @@ import sys
 import traceback
 from typing import Callable, Dict, NamedTuple, NoReturn, Optional, Tuple
 
-from . import contextbrief
 from .awakening import Memory
 from .cells import Service
 from .config import Config
 from .fresh import reseed, set_interpreter
 from .guard import Guard
-from .machine import undo_inherited_signals
 from .ports import Reception
 from .shared import Shared
 from .situation import set_environment
-from .twinning import own_its_proc
+
+_PR_SET_DUMPABLE = 4
+_prctl = ctypes.CDLL(None).prctl
 
 BROKEN = 70
 """How a context exits whose own code has failed."""
@@ -49,7 +50,7 @@ def become_context(
     under the rules of `guard`.
     """
     try:
-        own_its_proc()
+        _own_its_proc()
         reset_signals()
         os.setsid()
         connect(ends)
@@ -66,20 +67,9 @@ def become_context(
         os._exit(BROKEN)
 
 
-def be_born(wire: int, taps: Tuple[int, int], page: int) -> NoReturn:
-    """In a process that the keeper has made, behind its wall: be told by the guest what to be, and become it."""
-    try:
-        undo_inherited_signals()
-        sock = socket.socket(fileno=wire)
-        shared = Shared(page)
-        os.close(page)
-        brief, directory = contextbrief.receive(sock)
-        os.fchdir(directory)
-        os.close(directory)
-        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        become_context(brief.config, brief.env, Ends(sock, null, 1, 2, taps, shared), brief.frozen)
-    finally:
-        os._exit(BROKEN)
+def _own_its_proc() -> None:
+    """The guest hides its memory from the code that it runs; a context may look at its own in /proc."""
+    _prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
 def reset_signals() -> None:

@@ -9,7 +9,7 @@ from .arguments import Arguments
 from .cellrun import Cell
 from .channel import Channel, Operation
 from .context import Context, Stop
-from .contextstart import ContextSettings, Started
+from .contextstart import ContextSettings
 from .lasting import Standing
 from .machine import Machine
 from .refusal import BUSY, INVALID_INPUT, UNSUPPORTED, Refused, invalid
@@ -44,17 +44,6 @@ class Contexts:
             context.restart(_nothing, "the sandbox was rolled back")
         self._contexts = {}
         self.revive(kept)
-
-    def adopt(self, settings: ContextSettings, started: Started) -> None:
-        """Take a process that the keeper has brought from another sandbox. Raises Refused: there is no room for it."""
-        context = self._contexts.get(settings.name)
-        if context is not None and (context.used or context.busy):
-            raise Refused(BUSY, "There is already a context %r that is in use." % settings.name)
-        if context is None or context.settings != settings:
-            self.discard_unused()
-            self._contexts.pop(settings.name, None)
-            context = self._make(settings)
-        context.adopt(started)
 
     def all(self) -> List[Context]:
         return list(self._contexts.values())

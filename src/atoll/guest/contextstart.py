@@ -1,13 +1,11 @@
-"""Starting the process of a Python context: the keeper makes it where it can, else the guest forks it."""
+"""Starting the process of a Python context, which the guest forks."""
 
 from __future__ import annotations
 
-import os
 import socket
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from . import contextbrief, packets
-from .births import Newborn, Unable
+from . import packets
 from .contextprocess import Ends, become_context
 from .descriptors import close_all, pipe
 from .guard import RESTRICTED
@@ -33,14 +31,10 @@ class ContextSettings(NamedTuple):
 
 
 class Started(NamedTuple):
-    """The guest's ends of socket and pipes, the pid, the page that both see, and how its end is told.
-
-    `number` is the keeper's name for it, 0 for one that the guest has forked.
-    """
+    """The guest's ends of socket and pipes, the pid, the page that both see, and how its end is told."""
 
     sock: socket.socket
     pid: int
-    number: int
     outputs: Tuple[int, int]
     shared: Shared
     watch: Callable[[Exited], None]
@@ -49,11 +43,6 @@ class Started(NamedTuple):
 def start(machine: Machine, settings: ContextSettings) -> Started:
     """Raises: Refused: there is no process left, or its directory is not there."""
     machine.enter(settings.cwd)
-    if machine.births is not None and settings.language != RESTRICTED:
-        try:
-            return _brief(machine, settings, machine.births.make())
-        except Unable:
-            machine.births = None
     return _made_ahead(machine, settings) or _forked(machine, settings)
 
 
@@ -63,30 +52,6 @@ def _made_ahead(machine: Machine, settings: ContextSettings) -> Optional[Started
     if started is not None:
         put_mark(started.pid, machine.marks.newest)
     return started
-
-
-def adopted(machine: Machine, newborn: Newborn) -> Started:
-    """One that the keeper has made, and that knows already what it is."""
-    births = machine.births
-    assert births is not None  # noqa: S101  # or nobody would have brought it
-    newborn.wire.setblocking(False)
-    shared = Shared(newborn.page)
-    os.close(newborn.page)
-    number, pid = newborn.number, newborn.pid
-    return Started(newborn.wire, pid, number, newborn.outputs, shared, lambda exited: births.watch(number, pid, exited))
-
-
-def _brief(machine: Machine, settings: ContextSettings, newborn: Newborn) -> Started:
-    here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        contextbrief.send(newborn.wire, contextbrief.Brief(machine.config, settings.env, settings.frozen), here)
-    except OSError as error:
-        newborn.wire.close()
-        close_all([*newborn.outputs, newborn.page])
-        raise no_process_left() from error
-    finally:
-        os.close(here)
-    return adopted(machine, newborn)
 
 
 def _forked(machine: Machine, settings: ContextSettings) -> Started:
@@ -110,4 +75,4 @@ def _forked(machine: Machine, settings: ContextSettings) -> Started:
     finally:
         theirs.close()
     close_all([stdout, stderr])
-    return Started(ours, pid, 0, (stdout_end, stderr_end), shared, lambda exited: machine.reaper.watch(pid, exited))
+    return Started(ours, pid, (stdout_end, stderr_end), shared, lambda exited: machine.reaper.watch(pid, exited))

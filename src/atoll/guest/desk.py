@@ -27,7 +27,6 @@ class Desk:
         self._shared = shared
         self._memory = memory
         self._handlers: Dict[str, Handler] = {
-            "fork": lambda _request, _port: {},
             "variables": lambda request, port: variables.handle(interpreter.namespace, request, port),
             "freeze": lambda request, _port: memory.freeze(
                 interpreter.namespace, request, interpreter.flags, running.beside_variables(interpreter.events)

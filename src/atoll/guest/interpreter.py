@@ -44,7 +44,7 @@ class Interpreter:
         self.namespace = self._module.__dict__
         self.namespace["__builtins__"] = sys.modules["builtins"]
         sys.modules["__main__"] = self._module
-        self._forked = self.twinning = False
+        self._forked = False
         if hasattr(os, "register_at_fork"):  # WebAssembly has no processes
             os.register_at_fork(after_in_child=self._note_fork)
         self.flags = 0
@@ -147,17 +147,11 @@ class Interpreter:
         self._displays.show_main(value)
 
     def _note_fork(self) -> None:
-        """In a child. A twin that the keeper makes is none: it goes on as what it was."""
-        self._forked = not self.twinning
-        self._streams.renew(keeps_page=self.twinning)
+        """In a child of a cell."""
+        self._forked = True
+        self._streams.renew()
         self._results.renew_lock()
         Port.telling = _thread.RLock()
-
-    def settle_in(self, renew_loop: Callable[[Any], None]) -> None:
-        """In a twin."""
-        self._asking.settle_in()
-        if self._events is not None:
-            renew_loop(self._events)
 
     def _end_child(self) -> NoReturn:
         """The cell forked, and this is a child that has come to the cell's end: what follows is its parent's."""

@@ -6,7 +6,6 @@ import os
 import signal
 from typing import Any, Callable, NoReturn, Optional
 
-from .births import Births
 from .config import Config
 from .killing import Killer
 from .loop import Loop
@@ -21,7 +20,6 @@ from .victims import Victims
 class Machine:
     """
     Attributes:
-        births: who makes the processes of contexts, if it is not the guest that forks them.
         spare: gives a context that was made ahead, called with this and the settings; or None.
         become: what a fork becomes instead of a plain Python process; called as `contextprocess.become_context` is.
             Where there is one, the guest may be outside of the wall: it starts nothing else.
@@ -35,7 +33,6 @@ class Machine:
         self.killer = Killer(self.loop, self.marks)
         self.victims = Victims(score, kills)
         self.thrift = Thrift(self.loop, self.killer, self.victims, config.memory) if config.memory else None
-        self.births: Optional[Births] = None
         self.spare: Optional[Callable[..., Any]] = None
         self.become: Optional[Callable[..., NoReturn]] = None
         self.nest: Any = None

@@ -38,11 +38,6 @@ class GuestPort(Port):
         self._early: Deque[Tuple[Frame, int]] = deque()
         self._settles = 0
 
-    def renew(self) -> None:
-        """What has come came from another guest."""
-        self._assembler = packets.Assembler()
-        self._early.clear()
-
     def put(self, kind: int, payload: Bytes, stream: int = 0) -> None:
         try:
             self.sock.send(encode(0, kind, payload, stream))
@@ -164,17 +159,6 @@ class Reception:
         self.guest = GuestPort(sock)
         self._fd = sock.fileno()
         self._lanes: Dict[int, LanePort] = {}
-        self._last = -1
-        self._eager = False
-        self._poll = select.poll()
-        self._poll.register(self._fd, select.POLLIN)
-
-    def renew(self) -> None:
-        """In a twin: the guest is another one, and the lanes were its parent's; their numbers mean nothing here."""
-        self.guest.renew()
-        for lane in self._lanes.values():
-            lane.sock.close()
-        self._lanes.clear()
         self._last = -1
         self._eager = False
         self._poll = select.poll()

@@ -11,8 +11,6 @@ Exited = Callable[[int], None]
 class Reaper:
     def __init__(self) -> None:
         self._watched: Dict[int, Exited] = {}
-        self.others: Callable[[], None] = _nothing
-        """Tells of the ends of those who are not the guest's children."""
 
     def watch(self, pid: int, exited: Exited) -> None:
         """Call back with the wait status, once."""
@@ -24,7 +22,6 @@ class Reaper:
 
     def reap(self) -> None:
         """After every SIGCHLD: many exits may hide behind one signal."""
-        self.others()
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -42,7 +39,3 @@ def exit_code(status: int) -> int:
     if os.WIFSIGNALED(status):
         return 128 + os.WTERMSIG(status)
     return os.WEXITSTATUS(status)
-
-
-def _nothing() -> None:
-    pass

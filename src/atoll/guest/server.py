@@ -12,15 +12,14 @@ import signal
 import socket
 from typing import Any, Callable, Dict, Optional, Set
 
-from . import bystanders, family, files, openfiles, removal, search, transfer, trees, watch
+from . import bystanders, files, openfiles, removal, search, transfer, trees, watch
 from .arguments import Arguments
-from .births import Births
 from .channel import Channel, Connection, Operation
 from .commands import Commands
 from .config import Config
 from .contexts import Contexts
 from .jobs import Job, Steps
-from .keeperline import DEATH, ENVIRONMENT, NEW_CLIENT, KeeperLine, Order
+from .keeperline import ENVIRONMENT, NEW_CLIENT, KeeperLine, Order
 from .lasting import Lasting
 from .loop import IN, Callback, Loop, Signals
 from .machine import Machine, undo_inherited_signals
@@ -44,7 +43,6 @@ class Server:
             Its end is the end of the sandbox.
         score: this process's oom_score_adj, opened to read and write, if what it starts is to be killed first.
         kills: a file of the control group that counts whom the kernel killed for memory, if it can be read.
-        births: whether the keeper makes the processes of Python contexts.
     """
 
     def __init__(
@@ -53,16 +51,11 @@ class Server:
         config: Config,
         score: Optional[int] = None,
         kills: Optional[int] = None,
-        *,
-        births: bool = False,
     ) -> None:
         os.umask(0o022)
         undo_inherited_signals()
         self._line = KeeperLine(control)
         self._machine = machine = Machine(config, score, kills)
-        if births:
-            machine.births = Births(self._line, self._heed_soon)
-            machine.reaper.others = machine.births.look
         self._commands = Commands(machine)
         self._contexts = Contexts(machine)
         self._sessions = Sessions(machine)
@@ -72,7 +65,6 @@ class Server:
             lambda contexts: bystanders.lost(machine, self._commands, self._sessions, contexts),
         )
         self._contexts.revive(self._lasting.kept())
-        self._family = family.Family(machine, self._line, self._contexts, self._sessions)
         self._connections: Set[Connection] = set()
         self._had_client = False
         self._operations = self._table(machine.root)
@@ -180,9 +172,6 @@ class Server:
         for order in self._line.orders():
             self._obey(order)
 
-    def _heed_soon(self) -> None:
-        self._machine.loop.soon(self._hear_keeper)
-
     def _obey(self, order: Order) -> None:
         if not order.kind:
             self._machine.loop.stop()
@@ -190,11 +179,6 @@ class Server:
             self._machine.config = self._machine.config._replace(env=json.loads(order.rest))
             self._commands.use_environment()
             self._contexts.dress()
-        elif order.kind == DEATH and self._machine.births is not None:
-            self._machine.births.died(order.rest)
-        elif order.kind in family.ORDERS:
-            self._family.obey(order)
-            return
         for fd in order.descriptors:
             if order.kind == NEW_CLIENT:
                 self._welcome(socket.socket(fileno=fd))
