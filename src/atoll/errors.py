@@ -222,8 +222,10 @@ class FileError(AtollError, OSError):
     code = "file_error"
     inside = False
 
-    def __init__(self, message: str, *, errno: int = _errno.EIO, path: str | None = None) -> None:
-        AtollError.__init__(self, message)
+    def __init__(
+        self, message: str, *, errno: int = _errno.EIO, path: str | None = None, hint: str | None = None
+    ) -> None:
+        AtollError.__init__(self, message, hint=hint)
         self.errno = errno
         self.path = path
         self.filename = path

@@ -19,6 +19,7 @@ from ..engine import (
     findings,
     inspection,
     kernel,
+    layers,
     network,
     parting,
     places,
@@ -227,6 +228,7 @@ class BwrapWall(Wall):
         on_disk = self.facts["limits"]["disk"] == "kernel"
         try:
             disk = usage.mounted_disk(self.guest, self._order["workdir"]) if on_disk else usage.disk(self.box)
+            disk += layers.below(self.box)
         except usage.TooDeep as error:
             raise OSError(str(error)) from None
         return {"memory": memory, "cpu_seconds": usage.cpu_seconds(pids), "processes": len(pids), "disk": disk}

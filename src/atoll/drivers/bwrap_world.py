@@ -137,7 +137,7 @@ class Builder:
         stack = standing(order.places, order.sandbox, job)
         device, held = "", -1
         if job["loop"]:
-            device, held = disk.of_sandbox(order.places, order.sandbox, stack.top, job["quota"])
+            device, held = disk.of_sandbox(order.places, order.sandbox, stack, job["quota"])
         owner = None if order.rootless else order.uid
         rules = places.Rules.of(job)
         ground = places.Ground(order.sandbox, stack, device, owner, job["source"], job["workdir"], rules)
@@ -247,6 +247,9 @@ class Builder:
         for name in jail.HIDDEN:
             if os.path.exists(name):
                 options += ["--dev-bind", f"{_ROOT}/dev/null", name]
+        for name in jail.HIDDEN_DIRECTORIES:
+            if os.path.exists(name):
+                options += ["--ro-bind", f"{_ROOT}{jail.EMPTY_DIRECTORY}", name]
         for number, target in enumerate(self._targets):
             options += ["--bind", f"{_PLACES}/{number}", target]
         options += ["--chdir", self._job["workdir"], "--seccomp", str(code)]

@@ -14,6 +14,7 @@ from ..errors import (
     AtollError,
     Busy,
     CreateFailed,
+    DiskFull,
     InvalidInput,
     SandboxError,
     SandboxGone,
@@ -31,6 +32,7 @@ _TRIES = 3
 _ERRORS: dict[str, type[AtollError]] = {
     "unsupported": Unsupported,
     "busy": Busy,
+    "disk_full": DiskFull,
     "create_failed": CreateFailed,
     "wall_unavailable": WallUnavailable,
     "invalid_input": InvalidInput,

@@ -12,6 +12,7 @@ import struct
 import time
 from collections.abc import Iterator
 
+from .layers import SMALLEST, Layers, Stack, left
 from .layout import Layout
 from .settings import BirthFailed
 
@@ -21,7 +22,7 @@ _SHUTDOWN, _NO_FLUSH = 0x8004587D, 2
 _LOOP_MAJOR = 7
 _CONFIG_SIZE = 304
 _FLAGS_OFFSET = 8 + 52
-SMALLEST, LARGEST = 1 << 20, 8 << 40
+LARGEST = 8 << 40
 
 
 def available() -> bool:
@@ -74,15 +75,18 @@ def _make(path: str, size: int) -> None:
             os.unlink(draft)
 
 
-def of_sandbox(places: Layout, sandbox: str, name: str, size: int) -> tuple[str, int]:
+def of_sandbox(places: Layout, sandbox: str, stack: Stack, quota: int) -> tuple[str, int]:
     """The disk in a sandbox's box, made unless it is there: its device, and a descriptor to hold until it is mounted.
 
+    With the layers below it, it holds no more than `quota` bytes.
+
     Raises:
-        BirthFailed: mkfs.ext4 is missing or refuses the size.
+        BirthFailed: mkfs.ext4 is missing or refuses the size, or the layers leave no room.
         OSError: there are no loop devices.
     """
-    image = f"{places.box(sandbox)}/{name}"
+    image = f"{places.box(sandbox)}/{stack.top}"
     if not os.path.exists(image):
+        size = left(quota, Layers(places).taken(stack))
         copy_sparse(prepare(f"{places.top}/disks", size), image)
     else:
         await_release(image)

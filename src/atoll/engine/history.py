@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from . import usage
 from .layers import Layers, Stack
 from .layout import Layout
 
@@ -39,16 +38,13 @@ def manifest(places: Layout, name: str) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     stack = Stack.from_json(found["stack"])
-    return {**found, "layers": list(stack.layers), "size": sum(_size(layers.path(layer)) for layer in stack.layers)}
+    return {**found, "layers": list(stack.layers), "size": _size(layers, stack)}
 
 
-def _size(path: str) -> int:
+def _size(layers: Layers, stack: Stack) -> int:
     with contextlib.suppress(FileNotFoundError):
-        return os.stat(f"{path}/disk").st_blocks * 512
-    try:
-        return usage.disk(path)
-    except (FileNotFoundError, usage.TooDeep):
-        return 0
+        return layers.taken(stack)
+    return 0
 
 
 def delete(places: Layout, name: str) -> None:

@@ -35,8 +35,22 @@ OF_THE_USER = (("max_user_namespaces", 0), ("max_inotify_instances", 64), ("max_
 # And what tells of the host's boot, disks and drivers, and of how many other sandboxes there are.
 HIDDEN = tuple(
     f"/proc/{name}"
-    for name in ("keys", "key-users", "cmdline", "partitions", "diskstats", "config.gz", "interrupts", "timer_list")
+    for name in (
+        "keys",
+        "key-users",
+        "cmdline",
+        "partitions",
+        "diskstats",
+        "config.gz",
+        "interrupts",
+        "timer_list",
+        "cgroups",
+    )
 )
+# The same for directories: what every mounted disk's file system is doing, and the host's hardware.
+HIDDEN_DIRECTORIES = tuple(f"/proc/{name}" for name in ("fs", "bus", "scsi"))
+# One of every root file system of ours that is read-only and has nothing in it.
+EMPTY_DIRECTORY = "/run"
 
 
 _OF_THE_FIRST = ("/proc/1/oom_score_adj", "/proc/1/oom_adj")
@@ -101,7 +115,7 @@ def unmount_proc() -> None:
     Raises:
         OSError: somebody holds on to it (EBUSY).
     """
-    for name in HIDDEN:
+    for name in (*HIDDEN, *HIDDEN_DIRECTORIES):
         if os.path.exists(name):
             try:
                 kernel.umount(name, 0)
@@ -122,6 +136,9 @@ def hide_in_proc() -> None:
     for name in HIDDEN:
         if os.path.exists(name):
             kernel.mount("/dev/null", name, None, kernel.MS_BIND)
+    for name in HIDDEN_DIRECTORIES:
+        if os.path.exists(name):
+            kernel.mount(EMPTY_DIRECTORY, name, None, kernel.MS_BIND)
 
 
 def loopback_up() -> None:

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from . import cgroups, disk, errands, inspection, messages, midwife, nursed, parting, sweep, usage, viewpost
+from . import cgroups, disk, errands, inspection, layers, messages, midwife, nursed, parting, sweep, usage, viewpost
 from .claim import claim
 from .layers import Layers
 from .places import Rules
@@ -243,11 +243,12 @@ class Keeper:
         pids = group.members() if group else usage.descendants(self._first)
         box = self._settings.layout.box(self._id)
         on_disk = self._facts["limits"]["disk"] == "kernel"
+        own = usage.mounted_disk(self._first, self._workdir) if on_disk else usage.disk(box)
         answer = {
             "memory": group.memory_used() if group else usage.memory(pids),
             "cpu_seconds": usage.cpu_seconds(pids),
             "processes": len(pids),
-            "disk": usage.mounted_disk(self._first, self._workdir) if on_disk else usage.disk(box),
+            "disk": own + layers.below(box),
             "uptime": time.time() - self._born,
         }
         messages.send(client, {"ok": answer})

@@ -21,9 +21,10 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from . import usage
 from .layout import Layout
 from .removal import remove_tree
-from .settings import new_id
+from .settings import BirthFailed, new_id
 
 PREFIX = "ly-"
 DISK = "disk"
@@ -31,6 +32,11 @@ DISK = "disk"
 _DIRECTORIES = ("work", "tmp", "home", "upper")
 # Overlayfs takes 500 layers and a page of options; long before that every look-up is slow.
 MOST = 60
+# The smallest disk that can be made.
+SMALLEST = 1 << 20
+# In how many steps the disks over layers become smaller: an empty file system is kept for each size.
+_STEPS = 64
+_BLOCK = 4096
 
 
 class Stack(NamedTuple):
@@ -193,6 +199,35 @@ class Layers:
         """Write down what is known of a layer."""
         write_whole(f"{self.path(layer)}/about", facts)
 
+    def taken(self, stack: Stack) -> int:
+        """Bytes that the layers of a stack take. What they lie over, such as a source, does not count.
+
+        Raises:
+            FileNotFoundError: one of them is gone.
+        """
+        return sum(map(self.size, stack.layers))
+
+    def size(self, layer: str) -> int:
+        """Bytes that a layer takes, which is looked up once: it does not change.
+
+        Raises:
+            FileNotFoundError: there is no such layer.
+        """
+        about = self.about(layer)
+        if "size" not in about:
+            about["size"] = self._measured(layer)
+            if "top" not in about:  # it is not there yet
+                self.describe(layer, **about)
+        return int(about["size"])
+
+    def _measured(self, layer: str) -> int:
+        with contextlib.suppress(FileNotFoundError):
+            return os.stat(f"{self.path(layer)}/{DISK}").st_blocks * 512
+        try:
+            return usage.disk(self.path(layer))
+        except usage.TooDeep:
+            return 1 << 62  # nobody needs this but to go beyond a limit
+
     def add_snapshot(self, name: str, manifest: dict[str, Any]) -> None:
         """Raises FileExistsError: there is one of that name."""
         draft = f"{self._places.snapshots}/.{os.getpid()}.{os.urandom(4).hex()}"
@@ -283,10 +318,42 @@ class Layers:
                 os.unlink(f"{self._places.snapshots}/{name}")
 
 
+def below(box: str) -> int:
+    """Bytes that the layers below the top of a sandbox take, which has this box; 0 where there are none."""
+    top, wall = os.path.split(os.path.dirname(os.path.dirname(box)))
+    layers = Layers(Layout(top, wall))
+    try:
+        return layers.taken(layers.stack(os.path.basename(box)))
+    except (FileNotFoundError, ValueError):
+        return 0  # it is just being made, or removed
+
+
+def left(quota: int, taken: int) -> int:
+    """How large a disk may be that is laid over layers which take `taken` bytes, so that all stay within `quota`.
+
+    Up to a 64th of the limit is given away, so that there are few sizes.
+
+    Raises:
+        BirthFailed: nothing to speak of is left.
+    """
+    if taken == 0:
+        return quota
+    step = max(quota // _STEPS // _BLOCK, 1) * _BLOCK
+    size = (quota - taken) // step * step
+    if size < SMALLEST:
+        raise BirthFailed(
+            f"The disk limit of this sandbox is {quota} bytes, of which its snapshots and what it began with take "
+            f"{taken}: too little is left to write to. Roll back to an earlier snapshot, or give a larger disk=.",
+            "disk_full",
+        )
+    return size
+
+
 def standing(places: Layout, sandbox: str, job: Mapping[str, Any]) -> Stack:
     """What lies below the top of one that is being made: if it is resumed what did before, else what its job says.
 
     Raises:
+        BirthFailed: they take all that the sandbox may.
         FileNotFoundError: a layer of it is gone.
         ValueError: it cannot be read.
     """
@@ -302,7 +369,7 @@ def standing(places: Layout, sandbox: str, job: Mapping[str, Any]) -> Stack:
     if stack:
         with layers.naming():
             layers.set_stack(sandbox, stack)
-            layers.check(stack)
+            left(job["quota"], layers.taken(stack))
             for layer in stack.work[:1]:
                 copy_base(layers.path(layer), places.box(sandbox))
     return stack

@@ -128,5 +128,6 @@ def merge(places: Layout, sandbox: str, uid: int | None, source: str | None) -> 
             write_whole(_path(places, sandbox), made._asdict())
         from .portable.union import Union
 
-        Union(layers, places, stack, group, source).write(made.into, uid)
+        size = Union(layers, places, stack, group, source).write(made.into, uid)
+        layers.describe(made.into, uid=uid, size=size)
         write_whole(_path(places, sandbox), made._replace(ready=True)._asdict())

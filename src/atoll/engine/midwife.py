@@ -227,7 +227,7 @@ class Midwife:
 
     def _disk(self, job: dict[str, Any], stack: Stack) -> tuple[str, int]:
         """Nothing, where the kernel does not hold the limit."""
-        return disk.of_sandbox(self._settings.layout, self._id, stack.top, job["quota"]) if job["loop"] else ("", -1)
+        return disk.of_sandbox(self._settings.layout, self._id, stack, job["quota"]) if job["loop"] else ("", -1)
 
     def _hand_job(self, job: dict[str, Any], *fds: int) -> set[Identity]:
         """With the count of those whom the kernel killed for memory: from inside it could not be opened.

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from . import cgroups, disk, holders, jail, kernel, layout, merging, parting, places, usage
 from .holding import Hold
-from .layers import DISK, MOST, Layers, Stack, copy_base, new_layer, new_top
+from .layers import DISK, MOST, Layers, Stack, copy_base, left, new_layer, new_top
 from .places import Ground
 from .settings import BirthFailed, Settings
 from .tracing import settle
@@ -26,6 +26,8 @@ from .views import View
 
 # How long all processes may take to die, the whole exchange, and how long to wait between two looks; in seconds.
 _DEATH, _EXCHANGE, _MOMENT = 5.0, 10.0, 0.0005
+# How often to begin again for one that writes meanwhile.
+_TRIES = 3
 
 
 class Sandbox(NamedTuple):
@@ -77,6 +79,10 @@ class _Written(Exception):
         self.place = place
 
 
+class _Grown(Exception):
+    """It has written, before it was held, what the new top was meant to have room for. Never leaves this module."""
+
+
 class Mason:
     """Does the work for one wish."""
 
@@ -90,6 +96,7 @@ class Mason:
         self._layer = new_layer()
         self._forgotten: dict[str, int] = {}
         self._old: list[int] = []
+        self._room = 0
 
     def work(self) -> tuple[Stack, View | None]:
         """Gives the stack that it stands on now, and the view of its source.
@@ -102,6 +109,7 @@ class Mason:
             self._catch_up()
             after = self._plan()
             self._check_length(after)
+            self._check_room(after)
             self._check_name()
             try:
                 self._set_aside(after)
@@ -109,6 +117,7 @@ class Mason:
             except BaseException:
                 self._undo(after)
                 raise
+            self._write_down_size()
             self._name(after)
             merged = merging.read(self._settings.layout, self._sandbox.id)
             if merged is not None and merged.into in after.layers:
@@ -117,11 +126,23 @@ class Mason:
                 after = self._forget(after)
         return after, view
 
+    def _write_down_size(self) -> None:
+        """Of what was put aside: what its disk will take on the host's is not known before all is written to it."""
+        if self._sandbox.loop and self._old:
+            about = self._layers.about(self._layer)
+            self._layers.describe(self._layer, **{**about, "size": usage.used(self._old[-2])})
+
     def _check_length(self, after: Stack) -> None:
         if len(after.layers) > MOST:
             raise BirthFailed(
                 f"This sandbox stands on {MOST} layers already; try again in a moment, when they are fewer.", "busy"
             )
+
+    def _check_room(self, after: Stack) -> None:
+        """Raises BirthFailed, where directories are the top: it would stand on more than it may have."""
+        if not self._sandbox.loop:
+            own = usage.disk(self._box, enough=self._sandbox.quota) if self._layer in after.layers else 0
+            left(self._sandbox.quota, own + self._others(after))
 
     def _catch_up(self) -> None:
         """Finish what somebody was killed over who had written it down and not done it yet."""
@@ -186,7 +207,15 @@ class Mason:
             os.unlink(f"{self._box}/{after.top}")
 
     def _lay(self, after: Stack) -> View | None:
-        device, held = self._new_disk(after.top) if self._sandbox.loop else ("", -1)
+        for _ in range(_TRIES):
+            try:
+                return self._lay_once(after)
+            except _Grown:
+                os.unlink(f"{self._box}/{after.top}")
+        raise BirthFailed("The sandbox writes faster than its disk can be measured; try again in a moment.", "busy")
+
+    def _lay_once(self, after: Stack) -> View | None:
+        device, held = self._new_disk(after) if self._sandbox.loop else ("", -1)
         sandbox = self._sandbox
         trees: dict[str, int] = {}
         try:
@@ -195,7 +224,7 @@ class Mason:
                 sandbox.id, after, device, sandbox.uid, sandbox.source, sandbox.workdir, rules, self._same_view(after)
             )
             trees, view = places.build(self._settings, ground)
-            self._exchange(trees)
+            self._exchange(trees, after)
         finally:
             for fd in (*trees.values(), held):
                 if fd >= 0:
@@ -210,25 +239,39 @@ class Mason:
         covered = self._before.work[len(self._before.work) - view.covers :]
         return view if after.work[len(after.work) - view.covers :] == covered else None
 
-    def _new_disk(self, name: str) -> tuple[str, int]:
-        image = f"{self._box}/{name}"
-        disk.copy_sparse(disk.prepare(f"{self._settings.layout.top}/disks", self._sandbox.quota), image)
+    def _new_disk(self, after: Stack) -> tuple[str, int]:
+        """With what lies below it, it takes no more than the sandbox's limit.
+
+        Raises:
+            BirthFailed: nothing is left of that.
+        """
+        image = f"{self._box}/{after.top}"
+        quota = self._sandbox.quota
+        taken = self._others(after)
+        own = usage.mounted_disk(self._sandbox.first, "/tmp") if self._layer in after.layers else 0
+        size = left(quota, taken + own)
+        self._room = quota - size - taken
+        disk.copy_sparse(disk.prepare(f"{self._settings.layout.top}/disks", size), image)
         return disk.attach(image)
 
-    def _exchange(self, trees: dict[str, int]) -> None:
+    def _others(self, after: Stack) -> int:
+        """Bytes that lie below the new top, but for what is put aside now."""
+        return sum(self._layers.size(layer) for layer in after.layers if layer != self._layer)
+
+    def _exchange(self, trees: dict[str, int], after: Stack) -> None:
         if self._wish.kind == "replace":
             _end_all(self._sandbox)
             self._reach_forgotten()
         until = time.monotonic() + _EXCHANGE
         while True:
             try:
-                return self._exchange_held(trees, until)
+                return self._exchange_held(trees, after, until)
             except _Written as written:
                 self._refuse_or_end(written.place)
             if time.monotonic() > until - _EXCHANGE / 2:
                 raise BirthFailed("The sandbox's processes open files faster than they can be ended.", "busy")
 
-    def _exchange_held(self, trees: dict[str, int], until: float) -> None:
+    def _exchange_held(self, trees: dict[str, int], after: Stack, until: float) -> None:
         sandbox = self._sandbox
         with Hold(
             sandbox.processes, first=sandbox.first, group=sandbox.group, until=until, force=self._wish.force
@@ -236,6 +279,7 @@ class Mason:
             directories = {pid: path for pid in hold.processes if (path := self._directory(pid)) is not None}
             with jail.inside(sandbox.first):
                 self._seal()
+                self._check_size(after)
                 for target in trees:
                     kernel.umount(target, kernel.MNT_DETACH)
                 places.attach(trees)
@@ -301,6 +345,16 @@ class Mason:
             raise
         self._old += sealed
 
+    def _check_size(self, after: Stack) -> None:
+        """Raises _Grown, with nothing sealed any more: what was the top has less room beside it than was thought."""
+        kept = self._sandbox.loop and self._layer in after.layers
+        if not kept or usage.used(self._old[-2]) <= self._room:
+            return
+        for _ in self._sandbox.targets:
+            kernel.mount_setattr(self._old[-1], 0, recursive=True, clear=kernel.MOUNT_ATTR_RDONLY)
+            os.close(self._old.pop())
+        raise _Grown
+
     def _reach_forgotten(self) -> None:
         """Hold on to the disk that is to be forgotten: who lets go of it last waits until it is written."""
         if self._sandbox.loop:
@@ -321,7 +375,9 @@ class Mason:
             os.close(fd)
         if self._wish.kind == "replace":
             self._layers.collect()
-        elif self._sandbox.rules is None and settle():  # who was not stopped in time goes on when this process ends
+            return
+        self._layers.size(self._layer)
+        if self._sandbox.rules is None and settle():  # who was not stopped in time goes on when this process ends
             os.nice(10)
             merging.merge(self._settings.layout, self._sandbox.id, self._sandbox.uid, self._sandbox.source)
 

@@ -147,7 +147,12 @@ def disk(path: str, enough: float = float("inf")) -> int:
 
 def mounted_disk(pid: int, workdir: str) -> int:
     """Bytes used of a sandbox's own disk, asked of the file system that its first process sees."""
-    found = os.statvfs(f"/proc/{pid}/root{workdir}")
+    return used(f"/proc/{pid}/root{workdir}")
+
+
+def used(path: str | int) -> int:
+    """Bytes used of the file system that something, a path or a descriptor, is on, be they written yet or not."""
+    found = os.statvfs(path)
     return (found.f_blocks - found.f_bfree) * found.f_frsize
 
 

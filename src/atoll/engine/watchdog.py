@@ -10,7 +10,7 @@ import signal
 import time
 from typing import Any
 
-from . import usage
+from . import layers, usage
 
 _BUSY, _IDLE = 0.25, 2.0
 _REST = 4
@@ -65,7 +65,7 @@ class Watchdog:
         if self._memory is not None:
             self._kill(self._too_large(inside, self._memory, sum(nameless.values())))
         if self._disk is not None:
-            self._kill(self._too_full(inside, self._disk - removed))
+            self._kill(self._too_full(inside, self._disk - removed - layers.below(self._box)))
 
     def _too_large(self, pids: list[int], limit: int, held: int) -> list[int]:
         """Whom to kill so that the rest stays within `limit`; `held` is memory that belongs to no single one."""
@@ -97,7 +97,7 @@ class Watchdog:
         """Whom to kill for what lies on the disk. Who came since it was full may have come to remove something, and
         is spared for as long as it does not become more."""
         try:
-            found: float = usage.disk(self._box, enough=2 * limit)
+            found: float = usage.disk(self._box, enough=2 * max(limit, 0))
         except usage.TooDeep:
             found = float("inf")
         before, self._full = self._full, (found, frozenset(inside)) if found > limit else None

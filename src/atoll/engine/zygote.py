@@ -378,6 +378,8 @@ def daemon(home: str, tag: str, ready: int, cloudpickle: str = "", environment: 
         os._exit(0)
     os.setsid()
     os.umask(0o022)
+    # What its first caller had open without knowing, a file, a lock or a pipe, must not stay so while this lives.
+    kernel.close_from(3, (ready,))
     os.set_inheritable(ready, False)
     # Its program came on descriptor 0, which is closed by now: the next that is opened would be called so.
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 from typing import NoReturn
 
+_EVERY_DESCRIPTOR = 1 << 30
+
 
 def main(id: str) -> NoReturn:
     """Detach, and tell whoever started us by the exit code whether the job is ours. Never returns."""
+    # What the caller's process had open without knowing must not stay so for as long as the job takes.
+    os.closerange(3, _EVERY_DESCRIPTOR)
     reader, writer = os.pipe()
     if os.fork() != 0:
         os.close(writer)

@@ -7,7 +7,7 @@ import os
 import stat
 import sys
 
-from .. import disk, jail, kernel
+from .. import disk, jail, kernel, usage
 from ..layers import DISK, Layers, Stack
 from ..layout import Layout
 from . import PLACES, headers
@@ -39,8 +39,12 @@ class Union:
         self._stage = Stage(layers, places, inside=True)
         self._overlay = LAYER_OF_USER if self._stage.rootless else LAYER_OF_ROOT
 
-    def write(self, into: str, uid: int | None) -> None:
-        """Fill the layer `into`, which is empty, for a sandbox whose user is `uid`. Raises OSError."""
+    def write(self, into: str, uid: int | None) -> int:
+        """Fill the layer `into`, which is empty, for a sandbox whose user is `uid`. Gives the bytes that it takes.
+
+        Raises:
+            OSError: it cannot be filled.
+        """
         reader, writer = os.pipe2(os.O_CLOEXEC)
         child = os.fork()
         if child == 0:
@@ -56,14 +60,15 @@ class Union:
                 os._exit(code)
         os.close(writer)
         try:
-            self._plant(reader, into, uid)
+            size = self._plant(reader, into, uid)
         finally:
             os.close(reader)
             _, status = os.waitpid(child, 0)
         if status:
             raise OSError("the layers could not be read")
+        return size
 
-    def _plant(self, reader: int, into: str, uid: int | None) -> None:
+    def _plant(self, reader: int, into: str, uid: int | None) -> int:
         path = self._layers.path(into)
         images = [f"{self._layers.path(layer)}/{DISK}" for layer in self._group]
         on_disk = [os.stat(each).st_size for each in images if os.path.exists(each)]
@@ -85,6 +90,7 @@ class Union:
             for name in ("work", "upper", "tmp", "home"):
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(name, 0o755, dir_fd=root)
+            return usage.used(root) if on_disk else usage.disk(path)
         finally:
             planter.close()
             os.close(root)

@@ -18,6 +18,7 @@ from ...errors import (
     AtollError,
     Busy,
     CreateFailed,
+    DiskFull,
     InvalidInput,
     ProtocolError,
     SandboxError,
@@ -41,6 +42,7 @@ COPYING = 6 * 3600.0
 ERRORS: dict[str, type[AtollError]] = {
     "unsupported": Unsupported,
     "busy": Busy,
+    "disk_full": DiskFull,
     "create_failed": CreateFailed,
     "wall_unavailable": WallUnavailable,
     "invalid_input": InvalidInput,
