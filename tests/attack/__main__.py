@@ -15,7 +15,6 @@ from tests.attack.report import Report
 def attack(minutes, seed, users, rounds=None, tell=print):
     """Play rounds until the time is over, or these only; gives the report."""
     report = Report(seed)
-    # Root's alone: an ordinary user's code would be no less escaped, and no more able to write here.
     place = tempfile.mkdtemp(prefix="atoll-attack-", dir="/run" if os.access("/run", os.W_OK) else None)
     number, told = 0, 0.0
     try:

@@ -24,7 +24,7 @@ class Arena:
     """A round that is played to its end by `play`."""
 
     def __init__(self, round, report, marker):
-        """`marker` is a path of the host that root alone could write to."""
+        """`marker` is a path of the host, in a directory that is made the round's user's alone."""
         self._round = round
         self._report = report
         self._marker = marker
@@ -36,7 +36,10 @@ class Arena:
 
     def play(self):
         """What it finds is in the report afterwards."""
+        if os.getuid() == 0:
+            os.chown(os.path.dirname(self._marker), self._uid, self._uid)
         self._maker = Maker("atk", self._uid)
+        self._began = residue.start_time(self._maker._process.pid)
         self._space = os.readlink(f"/proc/{self._maker.zygote()}/ns/mnt")
         judging = threading.Thread(target=self._judge)
         judging.start()
@@ -99,15 +102,18 @@ class Arena:
     def note_ids(self, ids):
         self._ids.update(ids)
 
-    def attack(self, kind, seed, in_context, options, id):
-        """Begin an attack; the pending answer."""
-        self._report.note_attacker(kind)
-        text = attackers.source(kind, seed, self._tag, self._marker, options)
-        if in_context:
-            keywords = {"code": text, "timeout": 10.0}
-            return self._maker.begin("method", id=id, name="run_code", arguments=[], keywords=keywords)
-        command = attackers.as_command(text, options["seconds"])
-        return self._maker.begin("method", id=id, name="start", arguments=[command], keywords={})
+    def begin_attack(self, step, id):
+        """Bring an attacker in; it goes on by itself."""
+        options = step["options"]
+        text = attackers.source(step["kind"], step["seed"], self._tag, self._marker, options)
+        if step["in_context"]:
+            pending = self.begin("run_code", id, code=text, timeout=10.0)
+        else:
+            pending = self.begin("start", id, command=attackers.as_command(text, options["seconds"]))
+        answer = self.ask("attack", pending, id)
+        # Others may have left it no room for its threads; were it always so, it would not be an attack.
+        error = answer.get("error") if isinstance(answer, dict) else None
+        self._report.note_attacker(step["kind"], error["name"] if error else "")
 
     def _source(self):
         """A directory of the host's that sandboxes see."""
@@ -142,13 +148,15 @@ class Arena:
 
     def _look_for_marker(self):
         if os.path.exists(self._marker):
-            self.violate("escape", "", f"there is {self._marker}, which root alone can write")
+            self.violate("escape", "", f"there is {self._marker}, which nobody inside can reach")
             os.unlink(self._marker)
 
     def _end(self):
         """End everything, and look that nothing is left."""
-        with contextlib.suppress(Late, Refused):
-            self._pace.wait_plainly(self._maker.begin("end"), _ENDING)
+        for request in ("end", "shut_down"):
+            # A sandbox that cannot be ended must not keep the others from it.
+            with contextlib.suppress(Late, Refused):
+                self._pace.wait_plainly(self._maker.begin(request), _ENDING / 2)
         left = {}
         deadline = time.monotonic() + _ENDING
         while (left := self._left()) and time.monotonic() < deadline:
@@ -184,8 +192,10 @@ class Arena:
     def _clean(self, left):
         """So that what one round left is not found in the next: all of these are the round's own."""
         for pid in left.get("processes", ()):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            # Nobody who was there before is the round's, whatever its namespace says.
+            if (residue.start_time(pid) or 0) >= self._began:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         self._maker._process.kill()
         self._maker._process.wait()
         self._maker._process.stdin.close()
@@ -291,7 +301,7 @@ class Play:
         """Whether the sandbox is still there afterwards."""
         try:
             if step.operation == "attack":
-                self._arena.ask("attack", self._arena.attack(**step.keywords, id=self._id), self._id)
+                self._arena.begin_attack(step.keywords, self._id)
             elif step.operation == "expire":
                 self._expire()
             elif step.operation == "destroy":

@@ -44,9 +44,12 @@ class Report:
             if error:
                 self._errors[operation, error] += 1
 
-    def note_attacker(self, kind):
+    def note_attacker(self, kind, error=""):
+        """`error` is why it did not begin."""
         with self._lock:
             self.attackers[kind] += 1
+            if error:
+                self._errors[kind, error] += 1
 
     def violate(self, kind, round, user, box, what):
         """The same thing is told once a round."""
@@ -65,12 +68,12 @@ class Report:
 
     def text(self):
         lines = [f"seed {self.seed}, {self.elapsed / 60:.1f} minutes, {self.rounds} rounds", "", "attackers"]
-        lines += [f"  {kind:24}{count:7}" for kind, count in sorted(self.attackers.items())]
+        for kind, count in sorted(self.attackers.items()):
+            lines.append(f"  {kind:24}{count:7}  {self._errors_of(kind)}".rstrip())
         lines += ["", f"{'operations':26}{'ok':>7}{'refused':>9}{'failed':>8}{'slowest':>10}  refused or failed with"]
         for name, outcomes in sorted(self._outcomes.items()):
-            errors = ", ".join(f"{error} {n}" for (of, error), n in sorted(self._errors.items()) if of == name)
             counts = f"{outcomes['ok']:7}{outcomes['refused']:9}{outcomes['failed']:8}"
-            lines.append(f"  {name:24}{counts}{self._slowest[name]:8.2f} s  {errors}".rstrip())
+            lines.append(f"  {name:24}{counts}{self._slowest[name]:8.2f} s  {self._errors_of(name)}".rstrip())
         lines += ["", f"violations: {len(self.violations) or 'none'}"]
         for each in self.violations:
             lines.append(f"  {each.kind}, after {each.after:.0f} s, {each.user}'s {each.box or 'machine'}: {each.what}")
@@ -78,3 +81,6 @@ class Report:
                 f"    again: python -m tests.attack --seed {self.seed} --round {each.round} --users {each.user}"
             )
         return "\n".join(lines) + "\n"
+
+    def _errors_of(self, name):
+        return ", ".join(f"{error} {count}" for (of, error), count in sorted(self._errors.items()) if of == name)

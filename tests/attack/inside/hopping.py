@@ -90,8 +90,11 @@ def rewrite(chance, options):
 
 def rewrite_in_a_crowd(chance, options):
     """The same by a process that shares this memory, and is the last of more than fit on a page of their list."""
-    in_process(_sleepers, chance.choice([200, 900]), options["seconds"])
-    time.sleep(0.5)
+    count = options["pids"] * 3 // 4
+    in_process(_sleepers, count, options["seconds"])
+    clock = Clock(5)
+    while clock.is_on() and sum(name.isdigit() for name in os.listdir("/proc")) < count:
+        time.sleep(0.05)
     code = Code()
     code.system(machine.CLONE, machine.VM | 17, 0, 0, 0, 0)
     code.jump_if_zero("inside")

@@ -110,7 +110,7 @@ def in_thread(function, *arguments):
     """Run it in a thread that no signal disturbs."""
 
     def body():
-        signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         function(*arguments)
 
     thread = threading.Thread(target=body, daemon=True)
