@@ -1,4 +1,7 @@
-"""`python -m tests.attack --minutes 10 --seed 7`: hostile code at random, and a judge outside. Exits with 1 if a wall broke."""
+"""`python -m tests.attack --minutes 10 --seed 7`: hostile code at random, and a judge outside.
+
+Exits with 1 if something was found that must not be.
+"""
 
 import argparse
 import os
@@ -12,14 +15,16 @@ from tests.attack.arena import Arena
 from tests.attack.report import Report
 
 
-def attack(minutes, seed, users, rounds=None, tell=print):
+def attack(minutes, seed, users, rounds=None, tell=str):
     """Play rounds until the time is over, or these only; gives the report."""
     report = Report(seed)
     place = tempfile.mkdtemp(prefix="atoll-attack-", dir="/run" if os.access("/run", os.W_OK) else None)
     number, told = 0, 0.0
     try:
         while report.elapsed < minutes * 60 if rounds is None else number < len(rounds):
-            Arena(plan.make(seed, number if rounds is None else rounds[number], users), report, f"{place}/marker").play()
+            Arena(
+                plan.make(seed, number if rounds is None else rounds[number], users), report, f"{place}/marker"
+            ).play()
             number += 1
             if report.elapsed - told >= 60:
                 told = report.elapsed
@@ -27,6 +32,11 @@ def attack(minutes, seed, users, rounds=None, tell=print):
     finally:
         shutil.rmtree(place)
     return report
+
+
+def _say(text):
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 def main():
@@ -40,8 +50,8 @@ def main():
     users = tuple(wanted.users.split(","))
     if not set(users) <= {"root", "user"} or ("root" in users and os.getuid() != 0):
         parser.error("--users is root, user or root,user; only root can be root.")
-    report = attack(wanted.minutes, wanted.seed, users, wanted.round, lambda line: print(line, flush=True))
-    print(report.text())
+    report = attack(wanted.minutes, wanted.seed, users, wanted.round, _say)
+    _say(report.text())
     if wanted.report:
         with open(wanted.report, "w", encoding="utf-8") as file:
             file.write(report.text())

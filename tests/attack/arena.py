@@ -1,4 +1,4 @@
-"""One round: sandboxes with attackers in them, what is done to them from outside, and a judge who looks all the time."""
+"""One round: sandboxes with attackers in them, what is done to them from outside, and a judge who always looks."""
 
 import contextlib
 import os
@@ -26,24 +26,17 @@ class Arena:
     def __init__(self, round, report, marker):
         """`marker` is a path of the host, in a directory that is made the round's user's alone."""
         self._round = round
-        self._report = report
+        self.report = report
         self._marker = marker
         self._tag = f"atk{os.getpid()}"
         self._uid = 0 if round.user == "root" else (USER if os.getuid() == 0 else os.getuid())
         self._ids = set()
         self._over = threading.Event()
-        self._pace = Pace(self._over)
+        self._pace = Pace()
 
     def play(self):
         """What it finds is in the report afterwards."""
-        if os.getuid() == 0:
-            os.chown(os.path.dirname(self._marker), self._uid, self._uid)
-        self._maker = Maker("atk", self._uid)
-        self._began = residue.start_time(self._maker._process.pid)
-        self._space = os.readlink(f"/proc/{self._maker.zygote()}/ns/mnt")
-        judging = threading.Thread(target=self._judge)
-        judging.start()
-        self._pace.start()
+        self.open()
         playing = [threading.Thread(target=self._guarded, args=(each,)) for each in self._round.boxes]
         try:
             for each in playing:
@@ -51,13 +44,41 @@ class Arena:
             for each in playing:
                 each.join()
         finally:
-            self._over.set()
-            judging.join()
-            self._end()
-        self._report.rounds += 1
+            self.close()
+        self.report.rounds += 1
+
+    def open(self):
+        if os.getuid() == 0:
+            os.chown(os.path.dirname(self._marker), self._uid, self._uid)
+        self._maker = Maker("atk", self._uid)
+        self.state = self._maker.state
+        self._began = residue.start_time(self._maker._process.pid)
+        self._space = os.readlink(f"/proc/{self._maker.zygote()}/ns/mnt")
+        self._judging = threading.Thread(target=self._judge)
+        self._judging.start()
+        threading.Thread(target=self._pace.follow, args=(self._over,), daemon=True).start()
+
+    def close(self, patience=_ENDING):
+        """End everything, and look that nothing is left. Doing so twice is harmless."""
+        if self._over.is_set():
+            return
+        self._over.set()
+        self._judging.join()
+        for request in ("end", "shut_down"):
+            # A sandbox that cannot be ended must not keep the others from it.
+            with contextlib.suppress(queue.Empty, Refused):
+                self._pace.wait(self._maker.begin(request), _ENDING / 2)
+        deadline = time.monotonic() + patience
+        while (left := self._left()) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        for what, some in left.items():
+            self.violate("left over", "", f"{what}: {some[:4]}")
+        self._look_for_marker()
+        self._kill(left.get("processes", ()))
+        self.clean()
 
     def violate(self, kind, box, what):
-        self._report.violate(kind, self._round.number, self._round.user, box, what)
+        self.report.violate(kind, self._round.number, self._round.user, box, what)
 
     def _guarded(self, box):
         try:
@@ -72,16 +93,16 @@ class Arena:
         try:
             answer = self._pace.wait(pending, limit)
         except queue.Empty:
-            self._report.note(operation, "failed", time.monotonic() - began, "no answer")
+            self.report.note(operation, "failed", time.monotonic() - began, "no answer")
             self.violate("no answer", box, f"{operation} has not ended after {time.monotonic() - began:.0f} s")
             raise Late from None
         except Refused as refusal:
             own = is_own(refusal.type, operation)
-            self._report.note(operation, "refused" if own else "failed", time.monotonic() - began, refusal.type)
+            self.report.note(operation, "refused" if own else "failed", time.monotonic() - began, refusal.type)
             if not own:
                 self.violate("wrong error", box, f"{operation} ended with {refusal}")
             raise
-        self._report.note(operation, "ok", time.monotonic() - began)
+        self.report.note(operation, "ok", time.monotonic() - began)
         return answer
 
     def begin(self, operation, id, **keywords):
@@ -99,6 +120,10 @@ class Arena:
         self._ids.add(made["id"])
         return made["id"]
 
+    def keeper(self, id):
+        """The pid of the process outside that stands for a sandbox."""
+        return self._maker.call("handle", id=id)["pid"]
+
     def note_ids(self, ids):
         self._ids.update(ids)
 
@@ -113,7 +138,7 @@ class Arena:
         answer = self.ask("attack", pending, id)
         # Others may have left it no room for its threads; were it always so, it would not be an attack.
         error = answer.get("error") if isinstance(answer, dict) else None
-        self._report.note_attacker(step["kind"], error["name"] if error else "")
+        self.report.note_attacker(step["kind"], error["name"] if error else "")
 
     def _source(self):
         """A directory of the host's that sandboxes see."""
@@ -151,21 +176,6 @@ class Arena:
             self.violate("escape", "", f"there is {self._marker}, which nobody inside can reach")
             os.unlink(self._marker)
 
-    def _end(self):
-        """End everything, and look that nothing is left."""
-        for request in ("end", "shut_down"):
-            # A sandbox that cannot be ended must not keep the others from it.
-            with contextlib.suppress(Late, Refused):
-                self._pace.wait_plainly(self._maker.begin(request), _ENDING / 2)
-        left = {}
-        deadline = time.monotonic() + _ENDING
-        while (left := self._left()) and time.monotonic() < deadline:
-            time.sleep(0.2)
-        for what, some in left.items():
-            self.violate("left over", "", f"{what}: {some[:4]}")
-        self._look_for_marker()
-        self._clean(left)
-
     def _left(self):
         state = self._maker.state
         found = {
@@ -189,9 +199,9 @@ class Arena:
             mine |= {pid for pid in residue.of_user(self._uid) if pid != self._maker._process.pid}
         return mine
 
-    def _clean(self, left):
-        """So that what one round left is not found in the next: all of these are the round's own."""
-        for pid in left.get("processes", ()):
+    def _kill(self, processes):
+        """So that what one round left is not found in the next."""
+        for pid in processes:
             # Nobody who was there before is the round's, whatever its namespace says.
             if (residue.start_time(pid) or 0) >= self._began:
                 with contextlib.suppress(ProcessLookupError):
@@ -199,6 +209,9 @@ class Arena:
         self._maker._process.kill()
         self._maker._process.wait()
         self._maker._process.stdin.close()
+
+    def clean(self):
+        """Remove the round's directories, but for what is still mounted."""
         for directory in (self._maker.top, self._maker._shared):
             if directory:
                 shutil.rmtree(directory, ignore_errors=True)
@@ -227,19 +240,16 @@ class Pace:
     _WORK = 20_000
     MOST = 4.0
 
-    def __init__(self, over):
-        self._over = over
+    def __init__(self):
         self._rest = min(self._measure() for _ in range(5))
-        self._slowness = 1.0
+        self.slowness = 1.0
 
-    def start(self):
-        threading.Thread(target=self._run, daemon=True).start()
-
-    def _run(self):
-        while not self._over.wait(0.3):
+    def follow(self, over):
+        """Measure again and again, until `over` is set."""
+        while not over.wait(0.3):
             now = min(self.MOST, max(1.0, self._measure() / self._rest))
             # What was slow a moment ago still counts for what began then.
-            self._slowness = max(now, self._slowness * 0.9)
+            self.slowness = max(now, self.slowness * 0.9)
 
     def _measure(self):
         began = time.perf_counter()
@@ -253,15 +263,8 @@ class Pace:
             try:
                 return pending.get(timeout=0.2)
             except queue.Empty:
-                if time.monotonic() - began > limit * self._slowness:
+                if time.monotonic() - began > limit * self.slowness:
                     raise
-
-    def wait_plainly(self, pending, limit):
-        """The same. Raises Late, Refused."""
-        try:
-            return self.wait(pending, limit)
-        except queue.Empty:
-            raise Late from None
 
 
 def _names(path):

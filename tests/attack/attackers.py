@@ -48,7 +48,14 @@ def source(kind, seed, tag, marker, options):
         parts.append(_text(inspect.getmodule(KINDS[kind])))
     options = {**options, "tag": tag, "marker": marker}
     bundle = _BUNDLE.format(
-        modules=parts, machine=machine.__name__, tag=tag, marker=marker, home=home, kind=kind, seed=seed, options=options
+        modules=parts,
+        machine=machine.__name__,
+        tag=tag,
+        marker=marker,
+        home=home,
+        kind=kind,
+        seed=seed,
+        options=options,
     )
     return _PROGRAM % (bundle, _PROGRAM)
 

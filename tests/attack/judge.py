@@ -91,7 +91,10 @@ def _link(path):
 
 
 def weaknesses(task, host, allowed):
-    """Why a task is not behind the wall: nothing if it is. `host` is a task of the host's, `allowed` the ids it may have."""
+    """Why a task is not behind the wall: nothing if it is.
+
+    `host` is a task of the host's, `allowed` are the ids that it may have there.
+    """
     found = []
     if any(id not in allowed for id in task.ids):
         found.append(f"it has the host ids {sorted(set(task.ids))}")
@@ -112,7 +115,9 @@ def weaknesses(task, host, allowed):
 
 def escaped(seen, tag, host, allowed):
     """Tasks that hostile code named, and that are not behind a wall. No task of atoll's ever has such a name."""
-    return [Fault(task, "; ".join(why)) for task in seen if task.name == tag and (why := weaknesses(task, host, allowed))]
+    return [
+        Fault(task, "; ".join(why)) for task in seen if task.name == tag and (why := weaknesses(task, host, allowed))
+    ]
 
 
 def misplaced(seen, ids, host, allowed):

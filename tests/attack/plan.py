@@ -1,4 +1,4 @@
-"""What happens in a round, by its seed alone: which sandboxes, which attackers in them, what is done to them and when."""
+"""What happens in a round, by its seed alone: sandboxes, attackers in them, what is done to them and when."""
 
 import random
 from typing import Any, NamedTuple
@@ -78,7 +78,9 @@ def _attack(chance, pids):
     kind = chance.choices(kinds, [_FAVOURITES.get(each, 1) for each in kinds])[0]
     options = {"seconds": SECONDS, "pids": pids, "threads": chance.choice([3, 40]), "open": chance.choice([4, 60])}
     in_context = kind in attackers.IN_CONTEXTS or chance.random() < 0.6
-    return Step("attack", {"kind": kind, "seed": chance.randrange(1 << 30), "in_context": in_context, "options": options}, 0)
+    return Step(
+        "attack", {"kind": kind, "seed": chance.randrange(1 << 30), "in_context": in_context, "options": options}, 0
+    )
 
 
 def _operation(chance, names, has_source, pids):

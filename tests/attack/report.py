@@ -57,6 +57,11 @@ class Report:
             if not any(each[:4] == (kind, round, user, box) and each.what == what for each in self.violations):
                 self.violations.append(Violation(kind, round, user, box, what, self.elapsed))
 
+    def failures(self):
+        """How often what went wrong, by attacker or operation and by error."""
+        with self._lock:
+            return dict(self._errors)
+
     def line(self):
         """How it stands, on one line."""
         with self._lock:

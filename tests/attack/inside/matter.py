@@ -119,8 +119,7 @@ def fill(chance, options):
         clock = Clock(options["seconds"])
         while clock.is_on():
             with contextlib.suppress(OSError), open(f"filler{os.getpid()}", "wb") as file:
-                for _ in range(64):
-                    file.write(os.urandom(1 << 20))
+                file.writelines(os.urandom(1 << 20) for _ in range(64))
             with contextlib.suppress(MemoryError):
                 held = [bytearray(1 << 20) for _ in range(chance.choice([50, 300]))]
                 del held
@@ -137,7 +136,9 @@ def search_proc(chance, options):
     def body():
         clock = Clock(options["seconds"])
         while clock.is_on():
-            paths = glob.glob("/proc/[0-9]*/*") + glob.glob("/proc/self/task/*/*") + glob.glob("/proc/[0-9]*/root/run/*")
+            paths = (
+                glob.glob("/proc/[0-9]*/*") + glob.glob("/proc/self/task/*/*") + glob.glob("/proc/[0-9]*/root/run/*")
+            )
             for path in chance.sample(paths, min(60, len(paths))):
                 with contextlib.suppress(OSError):
                     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
