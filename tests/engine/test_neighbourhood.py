@@ -76,7 +76,8 @@ def test_what_the_first_caller_had_open_stays_open_nowhere(home, tmp_path):
     code = (
         "import os, subprocess, sys; from atoll import Sandbox\n"
         f"fd = os.open({str(secret)!r}, os.O_RDONLY); os.set_inheritable(fd, True); os.dup2(fd, 77)\n"
-        "print(subprocess.run(['readlink', '/proc/self/fd/77'], close_fds=False, capture_output=True).stdout.decode())\n"
+        "shown = subprocess.run(['readlink', '/proc/self/fd/77'], close_fds=False, capture_output=True)\n"
+        "print(shown.stdout.decode())\n"
         "Sandbox.create().destroy()\n"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout
@@ -101,7 +102,9 @@ def test_all_sandboxes_together_weigh_as_one_process_against_the_host(home, wall
         for pid in members:
             with open(f"/proc/{pid}/cgroup", encoding="ascii") as file:
                 lines = [line.rstrip("\n").split(":", 2) for line in file]
-            where = next(path for _, names, path in lines if "cpu" in names.split(",") or (len(lines) == 1 and not names))
+            where = next(
+                path for _, names, path in lines if "cpu" in names.split(",") or (len(lines) == 1 and not names)
+            )
             assert where.startswith(f"/{os.path.basename(parent)}") or f"/{os.path.basename(parent)}/" in where
     with open("/proc/self/cgroup", encoding="ascii") as file:
         assert f"cpu:/{os.path.basename(parent)}\n" not in file.read()
@@ -138,7 +141,7 @@ def test_a_disk_limit_is_one_for_all_layers_together(home, wall):
 def test_nothing_left_is_said_and_a_rollback_gives_room_again(home, wall):
     with Sandbox.create(driver=wall, resources={"disk": "32M"}) as sandbox:
         sandbox.snapshot("empty")
-        with pytest.raises(DiskFull, match=r"disk limit of this sandbox is 33554432 bytes"):
+        with pytest.raises(DiskFull, match=r"disk limit of this sandbox is 33554432 bytes"):  # noqa: PT012 - one of six
             for number in range(6):
                 fill(sandbox, f"a{number}", 40)
                 sandbox.snapshot(f"full{number}")
