@@ -11,7 +11,7 @@ JOBS ?= $(shell echo $$(( $$(nproc 2>/dev/null || echo 1) + 2 )))
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
-.PHONY: setup run demo-agent test test-thorough lint bench matrix clean
+.PHONY: setup run demo-agent test test-thorough attack lint bench matrix clean
 .DEFAULT_GOAL := run
 
 setup: $(STAMP)
@@ -41,6 +41,10 @@ test: setup
 # Everything that a day's run tries a sample of (tests/thorough.py).
 test-thorough: export ATOLL_THOROUGH = 1
 test-thorough: test
+
+# Hostile code at random for so many minutes; the same SEED plans the same attack.
+attack: setup
+	$(BIN)/python -m tests.attack --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 lint: setup
 	$(BIN)/ruff check .

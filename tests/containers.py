@@ -157,9 +157,13 @@ class Daemon:
             pidfile.unlink()  # nobody may take notice of its end, and the next engine would wait for it
 
     def _remove_networks(self):
-        """An engine leaves their bridges behind when it ends."""
-        command = ["docker", f"--host=unix://{self.socket}", "network", "rm", "atoll"]
-        subprocess.run(command, capture_output=True, check=False)
+        """An engine leaves their bridges behind when it ends, and atoll its rules for them."""
+        docker = ["docker", f"--host=unix://{self.socket}", "network"]
+        shown = [*docker, "inspect", "-f", "{{slice .Id 0 12}}", "atoll"]
+        found = subprocess.run(shown, capture_output=True, text=True, check=False).stdout.strip()
+        subprocess.run([*docker, "rm", "atoll"], capture_output=True, check=False)
+        if found:
+            subprocess.run(["nft", "delete", "table", "inet", f"atoll-br-{found}"], capture_output=True, check=False)
 
     def end(self):
         """For good, with its containers and all that it has left."""

@@ -191,10 +191,10 @@ class Driver(ABC):
     ) -> list[Handle]:
         """Make sandboxes that begin with its files as they are now, each registered as by `create`.
 
-        Where `Info.live` says so, with its Python contexts, too, as they are now; else these were kept among the files.
+        The variables of its Python contexts are among the files: they were kept there just before.
 
         Raises:
-            Busy: a cell runs on after `wait` seconds, or a process has a file open to write to.
+            Busy: a process has a file open to write to.
         """
         raise Unsupported(f"The {self.name} driver cannot fork.")
 

@@ -459,8 +459,8 @@ class Info(NamedTuple):
     """A sandbox as the registry knows it. `limits` says who enforces each limit, `walls` which layers stand.
 
     `view` is how path permissions are enforced, if there are any: a recipe of docs/explanation/permissions.md.
-    `audit` names the sources whose denials `audit()` hears of. `live` says whether `fork` takes Python contexts as they
-    are in memory, rather than from a checkpoint; `lost` what one that was forked does not have of its parent.
+    `audit` names the sources whose denials `audit()` hears of. `lost` says, where `fork` has
+    returned it, what a twin does not have of its parent, with the reasons.
     """
 
     id: str
@@ -475,7 +475,6 @@ class Info(NamedTuple):
     reason: str | None = None
     view: str | None = None
     audit: tuple[str, ...] = ()
-    live: bool = False
     lost: Mapping[str, str] = {}
 
 

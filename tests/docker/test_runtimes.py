@@ -109,7 +109,7 @@ with Sandbox.create("docker", image=sys.argv[1], source=source) as sandbox:
     assert twin.run("cat file").stdout == "two\\n"
     twin.destroy()
 assert (source / "file").read_text() == "one"
-for wishes in ({"resources": {"disk": "16M"}}, {"source": source, "permissions": "agent-safe"}):
+for wishes in ({"resources": {"disk": "16M"}}, {"source": source, "permissions": "agent-safe"}, {"network": "all"}):
     try:
         Sandbox.create("docker", image=sys.argv[1], **wishes)
     except Unsupported as error:
@@ -132,5 +132,6 @@ def test_who_is_not_root_and_may_use_the_engine_has_sandboxes_of_its_own_user(tm
         finally:
             place.chmod(0o700)
         assert done.returncode == 0, done.stderr
-        assert done.stdout.count("refused:") == 2
+        assert done.stdout.count("refused:") == 3
+        assert "where clouds keep their credentials" in done.stdout
         assert done.stdout.endswith("done\n")

@@ -76,7 +76,8 @@ def test_what_the_first_caller_had_open_stays_open_nowhere(home, tmp_path):
     code = (
         "import os, subprocess, sys; from atoll import Sandbox\n"
         f"fd = os.open({str(secret)!r}, os.O_RDONLY); os.set_inheritable(fd, True); os.dup2(fd, 77)\n"
-        "print(subprocess.run(['readlink', '/proc/self/fd/77'], close_fds=False, capture_output=True).stdout.decode())\n"
+        "shown = subprocess.run(['readlink', '/proc/self/fd/77'], close_fds=False, capture_output=True)\n"
+        "print(shown.stdout.decode())\n"
         "Sandbox.create().destroy()\n"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout
@@ -155,7 +156,7 @@ def test_a_disk_limit_is_one_for_all_layers_together(home, wall):
 def test_nothing_left_is_said_and_a_rollback_gives_room_again(home, wall):
     with Sandbox.create(driver=wall, resources={"disk": "32M"}) as sandbox:
         sandbox.snapshot("empty")
-        with pytest.raises(DiskFull, match=r"disk limit of this sandbox is 33554432 bytes"):
+        with pytest.raises(DiskFull, match=r"disk limit of this sandbox is 33554432 bytes"):  # noqa: PT012 - one of six
             for number in range(6):
                 fill(sandbox, f"a{number}", 40)
                 sandbox.snapshot(f"full{number}")

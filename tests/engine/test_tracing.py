@@ -17,6 +17,7 @@ from atoll.engine import holding, tracing
 
 pytestmark = pytest.mark.skipif(not tracing.available(), reason="only x86-64 is known")
 
+
 class Started:
     """A Python program that says `ready` and then goes on; `say` is what it prints next."""
 

@@ -104,13 +104,16 @@ class Box:
 class Maker:
     """Makes sandboxes as one user, from a process of its own, in a state directory of its own."""
 
-    def __init__(self, name, uid, devices=(), state="state", driver="jail"):
+    def __init__(self, name, uid, devices=(), state="state", driver="jail", files=(), env=()):
         """`devices` are paths of device nodes with their numbers, which only this maker sees, and may open.
 
+        `files` are paths of programs with what this maker sees there instead; a program without content cannot be run.
+        `env` is added to its environment.
         `state` is where the state directory is, below the home. `driver` is the wall of its sandboxes.
         """
         self.name = name
         self.driver = driver
+        self._env = dict(env)
         self.uid = uid
         self.top = tempfile.mkdtemp(prefix=f"at-{name}-", dir="/tmp")
         os.chmod(self.top, 0o755)
@@ -122,6 +125,7 @@ class Maker:
         shutil.copytree(os.path.dirname(cloudpickle.__file__), f"{self.top}/lent/cloudpickle")
         self._shared = None
         self._bind = {self._make_device(path, number): path for path, number in dict(devices).items()}
+        self._bind |= {self._make_file(path, content): path for path, content in dict(files).items()}
         self._numbers = itertools.count()
         self._waiting = {}
         self._box = None
@@ -140,7 +144,7 @@ class Maker:
         path = f"{places['source']}:{self.top}/lent"
         env = {"PATH": "/usr/bin:/bin", "HOME": self.home, "ATOLL_HOME": self.state, "PYTHONPATH": path,
                "PYTHONDONTWRITEBYTECODE": "1", "ATOLL_TEST_SECRET": "secret-of-the-maker",
-               "ATOLL_DRIVER": self.driver}  # fmt: skip
+               "ATOLL_DRIVER": self.driver, **self._env}  # fmt: skip
         return subprocess.Popen(
             [python, "-S", f"{places['tests']}/worker.py"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             text=True, cwd="/", preexec_fn=self._become,  # noqa: PLW1509  # it takes no lock
@@ -151,6 +155,13 @@ class Maker:
         os.mknod(node, stat.S_IFCHR | 0o666, number)
         os.chmod(node, 0o666)
         return node
+
+    def _make_file(self, path, content):
+        own = f"{self.top}/{os.path.basename(path)}"
+        with open(own, "wb") as file:
+            file.write(content)
+        os.chmod(own, 0o755 if content else 0o644)
+        return own
 
     def _share(self, name, path):
         """Where the other user finds a directory that may lie below a private home: bound in its own mounts."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import socket
+import subprocess
 
 import pytest
 
 from atoll import Sandbox, Snapshots
 
 from ..containers import needs_docker, shared_engine, small_root
+from .harness import script
+from .test_network_all import CLOSED, HOST, NAME, PORT, THERE, both, ip, reach, there  # noqa: F401  # a fixture
 
 pytestmark = needs_docker
 
@@ -130,6 +134,29 @@ def test_neighbours_on_a_network_do_not_reach_each_other(engine):
         with socket.create_connection((address, port), 3):
             pass  # the host reaches it: the bridge works
         assert two.run_code(reach).text != "'reached'"
+
+
+@pytest.mark.usefixtures("there")
+def test_no_metadata_is_reached_from_a_network(engine):
+    ip("-n", NAME, "route", "add", "default", "via", HOST)  # this engine translates no addresses
+    pathlib.Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+    try:
+        with Sandbox.create("docker", network="all") as sandbox:
+
+            def reached(device):
+                done = sandbox.run_code(script(reach, [THERE, *CLOSED], PORT, device))
+                return json.loads(done.stdout.splitlines()[-1])
+
+            assert reached("") == reached("eth0") == both(THERE)
+            # The control: without the rules it reaches them all.
+            listed = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout
+            table = next(line.split()[2] for line in listed.splitlines() if line.startswith("table inet atoll-br-"))
+            subprocess.run(["nft", "delete", "table", "inet", table], check=True)
+            assert reached("") == both(THERE, *CLOSED)
+        with Sandbox.create("docker", network="all") as sandbox:
+            assert reached("eth0") == both(THERE), "the next one puts them up again"
+    finally:
+        ip("-n", NAME, "route", "del", "default")
 
 
 def test_names_that_mean_something_to_an_image_survive_a_snapshot(engine):

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 
-from atoll import Sandbox
+from atoll import Sandbox, Snapshots
 from atoll.engine import launch, messages
 from atoll.engine.layout import Layout
 from atoll.home import state_dir
@@ -54,6 +54,18 @@ def method(id, name, arguments, keywords):
     for part in name.split("."):
         target = getattr(target, part)
     return target(*arguments, **keywords)
+
+
+def fork(id, **keywords):
+    """The twins' ids; `method` knows them from now on."""
+    twins = _boxes[id].fork(**keywords)
+    _boxes.update({twin.id: twin for twin in twins})
+    return [twin.id for twin in twins]
+
+
+def forget(name):
+    """Delete a snapshot."""
+    Snapshots().delete(name)
 
 
 def listing():
@@ -119,8 +131,8 @@ def end():
 
 
 _FUNCTIONS = (
-    create, connect, handle, method, listing, outside, start_zygote, ask_keeper, zygote, shut_down, change_directory,
-    end,
+    create, connect, handle, method, fork, forget, listing, outside, start_zygote, ask_keeper, zygote, shut_down,
+    change_directory, end,
 )  # fmt: skip
 _OPERATIONS = {function.__name__: function for function in _FUNCTIONS}
 

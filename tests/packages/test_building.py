@@ -80,6 +80,23 @@ def test_a_failing_install_says_why_and_keeps_nothing(index, create):
     assert create("present").run_code("import present").success
 
 
+def test_a_build_is_refused_rather_than_shown_the_password_of_a_proxy(index, create, monkeypatch):
+    tell = "import os, sys; open(sys.prefix + '/told', 'w').write(repr(sorted(os.environ.items())))\n"
+    wheels.make(index, "curious", {"curious.pth": tell, "curious.py": ""})
+    monkeypatch.setenv("HTTPS_PROXY", "http://me:secret@127.0.0.1:9")
+    told = create("curious").run("cat /packages/told").stdout
+    assert "PATH" in told, "its code ran while it was installed"
+    assert "secret" not in told, "and a build without a network needs no proxy"
+    monkeypatch.setenv("PIP_FIND_LINKS", f"{index} http://127.0.0.1:9/")
+    with pytest.raises(Unsupported, match="HTTPS_PROXY has a password"):
+        create("curious")
+    monkeypatch.setenv("ATOLL_PACKAGES_NETWORK", "host")
+    monkeypatch.setenv("ATOLL_PACKAGES_PROXY", "http://me:known@127.0.0.1:9")
+    told = create("curious").run("cat /packages/told").stdout
+    assert "me:known@127.0.0.1:9" in told
+    assert "secret" not in told
+
+
 def test_a_build_that_is_killed_counts_for_nothing(index, create):
     wheels.make(index, "killed", {"killed.py": "A = 1\n"})
     # A build backend would be the honest way to take long; a slow one is a source archive, so this holds the pipe.

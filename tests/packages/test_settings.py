@@ -15,6 +15,8 @@ def host(tmp_path, monkeypatch):
     """A host without any settings, whose home is empty."""
     for name in [name for name in os.environ if name.startswith(("PIP_", "XDG_"))]:
         monkeypatch.delenv(name)
+    for name in (*settings._PROXIES, *map(str.lower, settings._PROXIES), "NO_PROXY", "no_proxy", settings._PROXY):
+        monkeypatch.delenv(name, raising=False)
     for name in settings._CERTIFICATES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -106,3 +108,36 @@ def test_the_key_depends_on_what_decides_and_on_nothing_else(host, monkeypatch):
     assert private != plain
     monkeypatch.setenv("PIP_INDEX_URL", "https://user:other@one.example/simple")
     assert key("numpy") == private, "a new password brings no new packages"
+
+
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "https_proxy", "ALL_PROXY"])
+@pytest.mark.parametrize("value", ["http://me:secret@proxy:3128", "me:secret@proxy:3128", "socks5://token@proxy/"])
+def test_a_proxy_s_password_is_shown_to_no_package(host, monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(Unsupported, match=f"{name} has a password") as caught:
+        settings.proxies()
+    assert "secret" not in str(caught.value) + str(caught.value.hint)
+    monkeypatch.setenv(name, "http://proxy:3128/a@b")
+    monkeypatch.setenv("NO_PROXY", "here")
+    assert settings.proxies() == {name: "http://proxy:3128/a@b", "NO_PROXY": "here"}
+
+
+def test_pip_s_proxy_with_a_password_is_refused_too_and_its_environments_stay(host, monkeypatch):
+    monkeypatch.setenv("PIP_PROXY", "http://proxy:3128")
+    plain = cache.wanted("/home", ("numpy",)).key
+    assert settings.read().inside() == [["proxy", "http://proxy:3128"]]
+    monkeypatch.setenv("PIP_PROXY", "http://me:secret@proxy:3128")
+    assert cache.wanted("/home", ("numpy",)).key == plain, "what was built with it is still there"
+    with pytest.raises(Unsupported, match="'proxy' has a password"):
+        settings.read().inside()
+
+
+def test_a_proxy_is_shown_to_packages_when_it_is_meant_for_them(host, monkeypatch):
+    monkeypatch.setenv("HTTPS_PROXY", "http://me:secret@proxy:3128")
+    monkeypatch.setenv("PIP_PROXY", "http://me:secret@proxy:3128")
+    monkeypatch.setenv("ATOLL_PACKAGES_PROXY", "http://build:known@proxy:3128")
+    assert set(settings.proxies().values()) == {"http://build:known@proxy:3128"}
+    assert settings.read().inside() == [["proxy", "http://build:known@proxy:3128"]]
+    monkeypatch.setenv("ATOLL_PACKAGES_PROXY", "")
+    assert settings.proxies() == {}
+    assert settings.read().inside() == []

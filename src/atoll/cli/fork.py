@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from .options import labels_of
-from .output import say
+from .output import complain, say
 from .parsing import Parser, UsageError
 from .places import find
 from .values import duration, whole_number
 
 _DESCRIPTION = """\
 Make sandboxes that go on where another one is, with its files and its Python
-contexts. What one of them writes from then on, no other sees. Prints their ids.
+variables. What one of them writes from then on, no other sees. Prints their
+ids; what they cannot have of it (what runs, open files, …) is on stderr.
 """
 
 _EPILOG = """\
@@ -48,4 +49,6 @@ def main(words: list[str]) -> int:
     )
     for twin in twins:
         say(twin.id)
+    for name, why in twins[0].info.lost.items():
+        complain(f"{name} is not in the twins: {why}.")
     return 0

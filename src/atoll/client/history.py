@@ -63,9 +63,16 @@ async def fork(
     labels: Mapping[str, str] | None,
     lifetime: float | None,
     force: bool,
+    live: bool,
 ) -> list[Record]:
     """Sandboxes that go on where this one is. Raises as `AsyncSandbox.fork` says."""
     _require(record, Capability.FORK, "forks")
+    if live:
+        raise Unsupported(
+            f"The {record.driver.name} driver has no live forks; they come with the microvm wall, where a hypervisor "
+            "copies memory.",
+            hint="Leave live=True out: a fork then has files and variables, and info.lost names what it has not.",
+        )
     seconds = lasting.check_wait(wait)
     spec = record.info.spec._replace(
         labels=record.info.labels if labels is None else check_labels(labels),
@@ -73,7 +80,7 @@ async def fork(
         snapshot=None,
     )
     await record.check_usable(afresh=True)
-    kept = Checkpoint() if record.info.live else await lasting.checkpoint(links, seconds, durable=False)
+    kept = await lasting.checkpoint(links, seconds, durable=False)
     twins: list[Record] = []
 
     def register(handle: Handle) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from time import monotonic
 from typing import Any
 
@@ -32,10 +33,13 @@ class _Tally:
         self.saved = 0
         self.lost: dict[str, str] = {}
 
+    def lose(self, lost: Mapping[str, Any], prefix: str = "") -> None:
+        for name, why in lost.items():
+            self.lost[prefix + name] = answers.text({"why": why}, "why")
+
     def add(self, context: str, report: answers.Answer) -> None:
         self.saved += max(0, answers.integer(report, "saved"))
-        for name, why in answers.mapping(report, "lost").items():
-            self.lost[f"{context}/{name}"] = answers.text({"why": why}, "why")
+        self.lose(answers.mapping(report, "lost"), f"{context}/")
         more = answers.integer(report, "more")
         if more > 0:
             self.lost[f"{context}/…"] = f"{more} more variables could not be kept"
@@ -48,15 +52,19 @@ def check_wait(wait: object) -> float:
     return float(wait)
 
 
-async def checkpoint(links: Links, wait: float, *, leave_busy: bool = False, durable: bool = True) -> Checkpoint:
-    """Have all contexts keep their variables.
+async def checkpoint(
+    links: Links, wait: float, *, leave_busy: bool = False, durable: bool = True, partial: bool = False
+) -> Checkpoint:
+    """Have all contexts keep their variables. What cannot be kept is named: variables, threads, processes.
 
     Args:
         leave_busy: a context whose cell runs on after `wait` is named as lost, instead of ending it all.
         durable: wait until all of it is on disk.
+        partial: name variables as lost that the sandbox's disk has no room for, instead of ending it all.
 
     Raises:
         Busy: a cell still runs.
+        DiskFull: the sandbox has no room for it.
         AtollError: what went wrong; the last checkpoint stays.
     """
     until = monotonic() + wait
@@ -64,8 +72,9 @@ async def checkpoint(links: Links, wait: float, *, leave_busy: bool = False, dur
     begun = await links.ask("checkpoint", act="begin")
     generation = answers.text(begun, "generation")
     tally, files = _Tally(), dict[str, str]()
+    tally.lose(answers.mapping(begun, "lost"))
     if not generation:
-        return Checkpoint()
+        return Checkpoint(0, tally.lost)
     contexts = answers.items(begun, "contexts")
     if len(contexts) > _MOST:
         raise ProtocolError(f"The guest has {len(contexts)} contexts.")
@@ -76,9 +85,10 @@ async def checkpoint(links: Links, wait: float, *, leave_busy: bool = False, dur
         if answers.text(context, "language") != "python":
             tally.lost[name] = "only Python contexts keep their variables"
         elif await _is_free(links, name, until) and monotonic() < end:
-            file = answers.text(context, "file")
-            tally.add(name, await _freeze(links, name, file, min(_SECONDS, end - monotonic()), durable))
-            files[name] = file
+            request = {"do": "freeze", "file": answers.text(context, "file"), "durable": durable, "partial": partial}
+            report = await _freeze(links, name, request, min(_SECONDS, end - monotonic()))
+            tally.add(name, report)
+            files[name] = answers.text(report, "file")
         elif leave_busy:
             tally.lost[name] = _STILL_RUNNING
         else:
@@ -90,9 +100,10 @@ async def checkpoint(links: Links, wait: float, *, leave_busy: bool = False, dur
     return Checkpoint(tally.saved, tally.lost)
 
 
-async def _freeze(links: Links, context: str, file: str, seconds: float, durable: bool) -> dict[str, Any]:
-    request = {"do": "freeze", "file": file, "seconds": max(seconds, 0.0), "durable": durable}
-    report, _ = await lane.ask(links, context, request, timeout=max(seconds, 0.0) + _MARGIN)
+async def _freeze(links: Links, context: str, request: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """Its answer's `file` is the one that counts: not a new one, where nothing has changed since the last."""
+    left = max(seconds, 0.0)
+    report, _ = await lane.ask(links, context, {**request, "seconds": left}, timeout=left + _MARGIN)
     return report
 
 
@@ -120,7 +131,7 @@ async def before_stop(record: Record, links: Links, wait: float) -> Checkpoint:
             await record.resume()
         elif status != "running":
             return Checkpoint()
-        return await checkpoint(links, wait, leave_busy=True)
+        return await checkpoint(links, wait, leave_busy=True, partial=True)
     except SandboxGone:
         return Checkpoint()  # who is too late to stop it learns that from the driver
     except AtollError as error:

@@ -61,6 +61,7 @@ class AsyncTimeline:
         lifetime: float | None = None,
         wait: float = 30.0,
         force: bool = False,
+        live: bool = False,
     ) -> Self: ...
     @overload
     async def fork(
@@ -71,6 +72,7 @@ class AsyncTimeline:
         lifetime: float | None = None,
         wait: float = 30.0,
         force: bool = False,
+        live: bool = False,
     ) -> list[Self]: ...
     async def fork(
         self,
@@ -80,26 +82,31 @@ class AsyncTimeline:
         lifetime: float | None = None,
         wait: float = 30.0,
         force: bool = False,
+        live: bool = False,
     ) -> Self | list[Self]:
-        """A twin that goes on where this one is, with its files and its Python contexts; or `n` of them in a list.
+        """A twin that goes on where this one is, with its files and Python variables; or `n` of them in a list.
 
-        What one writes from then on, to files or variables, no other sees. Commands and sessions that run stay here
-        alone, and a twin's context has no open files, threads or child processes of its parent.
+        What one writes from then on, to files or variables, no other sees. The variables are written once, as for
+        `checkpoint`, whatever `n` is. What that cannot carry is named in `info.lost` of each twin: commands, sessions,
+        threads and child processes that run, and variables that cannot be pickled, such as generators, sockets and
+        open files.
 
         Args:
             labels, lifetime: of the twins; those of this one unless given.
             wait: seconds to wait for cells that run.
             force: end processes that have a file open to write to, rather than to refuse.
+            live: take all that runs as it is in memory. No wall of this version can; `microvm` is to be the one.
 
         Raises:
             Busy: a cell still runs, or a process has a file open to write to; the message names it.
-            Unsupported: the driver cannot fork.
+            DiskFull: the sandbox's disk has no room for the variables.
+            Unsupported: the driver cannot fork, or not live.
         """
         from . import history
 
         count = 1 if n is None else history.check_count(n)
         records = await history.fork(
-            self._record, self._links, count, wait, labels=labels, lifetime=lifetime, force=force
+            self._record, self._links, count, wait, labels=labels, lifetime=lifetime, force=force, live=live
         )
         twins = [self._twin(record) for record in records]
         return twins[0] if n is None else twins

@@ -55,7 +55,7 @@ async def build(driver: Driver, environment: cache.Environment, on_progress: Cal
 
     Raises:
         PackagesFailed: the installer failed; with its reason. Nothing is kept.
-        Unsupported: this host cannot give an installer the network that it needs.
+        Unsupported: this host cannot give an installer the network that it needs, or only with a password in it.
     """
     lines = Lines(on_progress)
     while True:
@@ -95,12 +95,13 @@ async def _fill(driver: Driver, environment: cache.Environment, tree: str, lines
     """Install in a sandbox and fetch the result; its size."""
     sources = settings.read()
     uv = _uv(sources)
+    options = sources.inside()
     spec = Spec(
         network="none" if sources.is_local else os.environ.get("ATOLL_PACKAGES_NETWORK", "all"),
         resources=_RESOURCES,
         lifetime=SECONDS + 600,
         workdir=cache.INSIDE,
-        env=settings.proxies(),
+        env={} if sources.is_local else settings.proxies(),
     )
     shown = [*sources.shown(), *([uv] if uv else [])]
     try:
@@ -117,7 +118,7 @@ async def _fill(driver: Driver, environment: cache.Environment, tree: str, lines
                 "place": cache.INSIDE,
                 "packages": environment.packages,
                 "names": sorted({name_of(each) for each in environment.packages}),
-                "options": sources.inside(),
+                "options": options,
                 "uv": f"{settings.PLACE}/{len(shown) - 1}" if uv else None,
                 "user_site": user_site(),
             }

@@ -38,7 +38,7 @@ def layers() -> list[Layer]:
     found += [_seccomp(info), _limits(info), _runc(told), _image(engine)]
     if (wanted := docker_finding.runtime()) is not None:
         found.append(_runtime(info, wanted))
-    return [*found, _disk(), _rules()]
+    return [*found, _disk(), _rules(), _network()]
 
 
 def _described(told: Mapping[str, Any], engine: Engine) -> str:
@@ -114,3 +114,12 @@ def _rules() -> Layer:
     if os.geteuid() != 0:
         return Layer(name, ready=False, detail="they need mounts", fix="Run as root.", required=False)
     return Layer(name, ready=True, detail="overlayfs, recipe A", required=False)
+
+
+def _network() -> Layer:
+    from ..engine import probe
+
+    if os.geteuid() != 0:
+        detail, fix = "refused: only root can close a cloud's metadata to containers", "Run as root, or use the jail."
+        return Layer("network=all", ready=False, detail=detail, fix=fix, required=False)
+    return probe.network(("nft",), "nftables")

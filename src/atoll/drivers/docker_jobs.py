@@ -107,6 +107,11 @@ def refuse(spec: Spec) -> None:
         raise Unsupported(
             "Path permissions and codebases in a container need root.", hint="Run as root, or use the jail."
         )
+    if os.geteuid() != 0 and spec.network == "all":
+        raise Unsupported(
+            'network="all" in a container needs root: only root can close to it where clouds keep their credentials.',
+            hint="Run as root, or use the jail, which closes them for an ordinary user, too.",
+        )
     if (size := len(json.dumps(dict(spec.env)))) > _LONGEST_ENV:
         raise InvalidInput(f"env has {size} bytes as JSON; a container takes {_LONGEST_ENV}. Write a file instead.")
     orders.check_workdir(spec.workdir)

@@ -1,4 +1,4 @@
-"""`network="all"`: a bridge of atoll's own, on which no container reaches another."""
+"""`network="all"`: a bridge of atoll's own, on which no container reaches another, nor a cloud's metadata."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from ..engine import closed
 from ..errors import Unsupported, WallUnavailable
 from .docker_container import NETWORK
 from .docker_engine import Engine, Refused
@@ -71,3 +72,17 @@ def separate(interface: str) -> None:
     for port in os.listdir(f"/sys/class/net/{interface}/brif"):
         with open(f"/sys/class/net/{port}/brport/isolated", "w", encoding="ascii") as file:
             file.write("1")
+
+
+def close(interface: str) -> None:
+    """Have nobody on a bridge reach what `engine.closed` lists, whatever the engine's firewall does. Only root can.
+
+    On the host's side: a runtime with a network stack of its own sends past the rules of a container's namespace. The
+    rules stay, as the network does.
+
+    Raises:
+        BirthFailed: nft is missing, or the kernel does not take them.
+    """
+    table = f"atoll-{interface}"
+    # Of many who do so at once each replaces the rules in one go.
+    closed.put_up(f"table inet {table}\ndelete table inet {table}\n{closed.arriving(table, interface)}")

@@ -13,14 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..engine import holders, inspection, kernel, messages, usage
-from ..engine.settings import started_at
+from ..engine.settings import BirthFailed, started_at
 from ..engine.steward.wall import FILES, StartFailed, Wall
 from . import docker_attach
 from .docker_container import LINE, name_of
 from .docker_engine import Engine, Refused, Unreachable
 from .docker_entry import GATE
 from .docker_ground import Ground, targets
-from .docker_networks import separate
+from .docker_networks import close, separate
 from .docker_orphans import sweep_now_and_then
 from .docker_sources import DISCARD, RULES, STAGE, Sourced
 
@@ -49,6 +49,9 @@ class DockerWall(Wall):
 
     def start(self) -> socket.socket:
         since = time.time()
+        if self.job["bridge"]:
+            # Before anything of the image runs.
+            self._close(self.job["bridge"])
         try:
             if self._ground is not None:
                 self._ground.lay()
@@ -58,7 +61,7 @@ class DockerWall(Wall):
         finally:
             if self._ground is not None:
                 self._ground.lift()
-        if self.job["bridge"] and os.geteuid() == 0:
+        if self.job["bridge"]:
             self._separate(self.job["bridge"])
         self._sourced.first = self.guest
         self._sourced.record(since)
@@ -74,6 +77,12 @@ class DockerWall(Wall):
             "view": self._ground.recipe if self._ground else None,
         }
         return control
+
+    def _close(self, bridge: str) -> None:
+        try:
+            close(bridge)
+        except BirthFailed as error:
+            raise StartFailed(str(error), error.code) from error
 
     def _separate(self, bridge: str) -> None:
         try:

@@ -2,7 +2,7 @@
 
 As root a pair of virtual interfaces and address translation, both named after the sandbox and removed with
 it; as an ordinary user pasta, a network stack in user space. The sandbox reaches what the host reaches, but
-neither other sandboxes nor link-local addresses, where clouds keep their metadata and credentials.
+neither other sandboxes, nor what `closed` lists. Where that cannot be closed, there is no network.
 """
 
 from __future__ import annotations
@@ -13,19 +13,18 @@ import os
 import signal
 import time
 
-from . import kernel
+from . import closed, kernel
+from .closed import tool
 from .settings import BirthFailed
 
 _SUBNETS = 1 << 14
 _GET_USER_NAMESPACE = 0xB701
 _READY_TIMEOUT = 10.0
 _FORWARDING = "/proc/sys/net/ipv4/ip_forward"
-# Where clouds answer with credentials.
-_CLOSED = ("169.254.0.0/16", "fd00:ec2::254/128")
 _ALL_SANDBOXES = "10.213.0.0/16"
 
 
-def _run(argv: list[str], text: str = "") -> None:
+def _run(argv: list[str]) -> None:
     """Run a network tool.
 
     Raises:
@@ -33,16 +32,9 @@ def _run(argv: list[str], text: str = "") -> None:
     """
     import subprocess
 
-    done = subprocess.run(argv, input=text, capture_output=True, text=True, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise BirthFailed(f"The sandbox's network could not be set up: {' '.join(argv[:3])}: {done.stderr.strip()}")
-
-
-def _tool(name: str, package: str) -> str:
-    for directory in ("/usr/sbin", "/usr/bin", "/sbin", "/bin"):
-        if os.access(f"{directory}/{name}", os.X_OK):
-            return f"{directory}/{name}"
-    raise BirthFailed(f'network="all" needs `{name}`; install the package {package}.', "unsupported")
 
 
 def interface(sandbox: str) -> str:
@@ -64,14 +56,16 @@ def _addresses() -> str:
 
 def _rules(sandbox: str, subnet: str) -> str:
     name = interface(sandbox)
-    # Of IPv6 there are only link-local addresses here, and the host listens on its own.
-    closed = f'iifname "{name}" meta nfproto ipv6 drop; iifname "{name}" ip daddr 169.254.0.0/16 drop;'
     return f"""table inet {name} {{
   chain out {{ type nat hook postrouting priority 100; ip saddr {subnet}/30 oifname != "{name}" masquerade; }}
-  chain pass {{ type filter hook forward priority 0; {closed} iifname "{name}" ip daddr {_ALL_SANDBOXES} drop; }}
-  chain host {{ type filter hook input priority 0; {closed} }}
+  chain pass {{ type filter hook forward priority 0; iifname "{name}" ip daddr {_ALL_SANDBOXES} drop; }}
 }}
-"""
+""" + closed.arriving(
+        # Of IPv6 there are only link-local addresses here, and the host listens on its own.
+        name,
+        name,
+        first="meta nfproto ipv6 drop;",
+    )
 
 
 def _forward() -> None:
@@ -89,7 +83,7 @@ def _marker(box: str) -> str:
 
 
 def _connect_root(sandbox: str, box: str, pid: int) -> None:
-    ip, nft, nsenter = _tool("ip", "iproute2"), _tool("nft", "nftables"), _tool("nsenter", "util-linux")
+    ip, nsenter = tool("ip", "iproute2"), tool("nsenter", "util-linux")
     name = interface(sandbox)
     known = _addresses()
     subnet, host, guest = next(
@@ -99,7 +93,7 @@ def _connect_root(sandbox: str, box: str, pid: int) -> None:
     os.close(os.open(_marker(box), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     try:
         # The rules first: there is no moment without them.
-        _run([nft, "-f", "-"], _rules(sandbox, subnet))
+        closed.put_up(_rules(sandbox, subnet))
         _run([ip, "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", str(pid)])
         _run([ip, "addr", "add", f"{host}/30", "dev", name])
         _run([ip, "link", "set", name, "up"])
@@ -124,7 +118,7 @@ def forget(sandbox: str, box: str) -> None:
 
     name = interface(sandbox)
     try:
-        ip, nft = _tool("ip", "iproute2"), _tool("nft", "nftables")
+        ip, nft = tool("ip", "iproute2"), tool("nft", "nftables")
     except BirthFailed as error:
         raise FileNotFoundError(str(error)) from error
     # The interface goes by itself when the kernel gets round to removing the namespace of its other end.
@@ -136,9 +130,11 @@ def forget(sandbox: str, box: str) -> None:
 
 def _connect_rootless(pid: int, kinship: int) -> None:
     """pasta becomes the keeper's child, which ends it with the sandbox."""
-    pasta, ip, nsenter = _tool("pasta", "passt"), _tool("ip", "iproute2"), _tool("nsenter", "util-linux")
+    pasta, nsenter = tool("pasta", "passt"), tool("nsenter", "util-linux")
     if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
         raise BirthFailed('network="all" without root needs /dev/net/tun, which this user may not open.', "unsupported")
+    # Before there is an interface, so that there is no moment without them. Nobody inside will have CAP_NET_ADMIN.
+    closed.put_up(closed.inside((_ALL_SANDBOXES,)), [nsenter, f"--net=/proc/{pid}/ns/net"])
     owner = _owner(pid)
     quiet = ["-f", "-q", "--config-net", "-t", "none", "-u", "none", "-T", "none", "-U", "none", "--no-map-gw"]
     child = kernel.clone(kinship)
@@ -159,9 +155,6 @@ def _connect_rootless(pid: int, kinship: int) -> None:
                 "The sandbox's network did not come up; what pasta said is beside this, or in the zygote's log."
             )
         time.sleep(0.005)
-    # pasta has no rules, but nobody inside may change the routes.
-    for subnet in _CLOSED:
-        _run([nsenter, f"--net=/proc/{pid}/ns/net", ip, "route", "add", "unreachable", subnet])
 
 
 def _owner(pid: int) -> int:

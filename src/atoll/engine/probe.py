@@ -8,10 +8,13 @@ import sys
 from collections.abc import Callable
 
 from ..types import Layer
-from . import cgroups, jail, kernel, landlock, seccomp
+from . import cgroups, closed, jail, kernel, landlock, seccomp
+from .settings import BirthFailed
 
 _APPARMOR = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
 _CLONE_SWITCH = "/proc/sys/kernel/unprivileged_userns_clone"
+# The release of passt that takes no packet for the host's loopback from a sandbox (its commit f15be719).
+_SOUND_PASST = "20240318"
 _MAX_NAMESPACES = "/proc/sys/user/max_user_namespaces"
 
 
@@ -64,15 +67,20 @@ def _namespaces() -> Layer:
     return Layer("namespaces", ready=True, detail="user, mount, pid, network, ipc, uts, cgroup")
 
 
+def _unshare_as_root(flags: int) -> None:
+    """Take this process into namespaces in which it may do everything."""
+    uid, gid = os.getuid(), os.getgid()
+    kernel.unshare(flags | (kernel.CLONE_NEWUSER if uid else 0))
+    if uid:
+        for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
+            with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+                file.write(text)
+
+
 def _mounts() -> Layer:
     def try_mounts() -> None:
-        uid, gid = os.getuid(), os.getgid()
-        flags = kernel.CLONE_NEWNS | (kernel.CLONE_NEWUSER if uid else 0)
-        kernel.unshare(flags)
-        if uid:
-            for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
-                with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
-                    file.write(text)
+        uid = os.getuid()
+        _unshare_as_root(kernel.CLONE_NEWNS)
         kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
         kernel.mount("probe", "/tmp", "tmpfs", 0, "size=1m")
         for name in ("lower", "upper", "work", "merged"):
@@ -125,10 +133,50 @@ def _seccomp() -> Layer:
 def _tools() -> list[Layer]:
     if os.geteuid() == 0:
         return [
-            _tool_layer("network=all", ("ip", "nft", "nsenter"), "iproute2 nftables util-linux"),
+            network(("ip", "nft", "nsenter"), "iproute2 nftables util-linux"),
             _tool_layer("disk limit in the kernel", ("mkfs.ext4",), "e2fsprogs"),
         ]
-    return [_tool_layer("network=all", ("pasta",), "passt")]
+    way_out = network(("pasta", "nft", "nsenter"), "passt nftables util-linux")
+    return [way_out, *([_passt()] if way_out.ready else [])]
+
+
+def network(tools: tuple[str, ...], packages: str) -> Layer:
+    """Whether `network="all"` can be had: its tools are there, and the kernel takes the rules."""
+
+    def try_rules() -> None:
+        _unshare_as_root(kernel.CLONE_NEWNET)
+        try:
+            closed.put_up(closed.inside())
+        except BirthFailed as error:
+            raise OSError(errno.EOPNOTSUPP, str(error)) from error
+
+    layer = _tool_layer("network=all", tools, packages)
+    failure = _in_child(try_rules) if layer.ready else None
+    if failure:
+        fix = "Use a kernel with CONFIG_NF_TABLES_INET and CONFIG_NFT_REJECT_INET."
+        return Layer(layer.name, ready=False, detail=failure, fix=fix, required=False)
+    return layer
+
+
+def _passt() -> Layer:
+    """Whether a user's network has a second lock before the host's loopback; the first one are the rules."""
+    import subprocess
+
+    done = subprocess.run([closed.tool("pasta", "passt"), "--version"], capture_output=True, text=True, check=False)
+    return passt_layer(done.stdout)
+
+
+def passt_layer(said: str) -> Layer:
+    """What to say of a pasta that says `said` when it is asked for its version."""
+    import re
+
+    first = (said.splitlines() or ["pasta"])[0].removeprefix("pasta").strip() or "unknown version"
+    found = re.search(r"(20\d\d)_?(\d\d)_?(\d\d)", first)
+    if found and "".join(found.groups()) >= _SOUND_PASST:
+        return Layer("passt", ready=True, detail=first, required=False)
+    detail = f"{first}: before 2024-03-18 it passes on what is sent to the host's loopback, and only rules keep it in"
+    fix = "Install a newer passt (Debian 13, Ubuntu 24.10)."
+    return Layer("passt", ready=False, detail=detail, fix=fix, required=False)
 
 
 def _tool_layer(name: str, tools: tuple[str, ...], packages: str) -> Layer:

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict
+from typing import Any, Dict, NamedTuple, Optional
 
-from . import borrowed, freezing
+from . import borrowed, freezing, running
 from .arguments import Arguments
 from .refusal import Refused, invalid
 from .situation import Start, set_environment
 
 _SHOWN = 20
+
+
+class _Kept(NamedTuple):
+    """The last file, as it was then, and what was said of it."""
+
+    file: str
+    size: int
+    modified: int
+    durable: bool
+    report: Dict[str, Any]
 
 
 class Memory:
@@ -25,6 +35,8 @@ class Memory:
         self._directory = directory
         self._frozen = frozen
         self._start = Start.now()
+        self._kept: Optional[_Kept] = None
+        self._shared_at_start = running.shared_mappings()
         borrowed.remember_path()
 
     def dress(self, env: Dict[str, str]) -> None:
@@ -45,16 +57,54 @@ class Memory:
         except Refused as refusal:
             return freezing.Report(0, {"all variables": refusal.message})
 
-    def freeze(self, namespace: Dict[str, Any], request: Dict[str, Any], flags: int) -> Dict[str, Any]:
-        """Write the variables to the file that the request names. Raises Refused."""
+    def touched(self) -> None:
+        """Something was done that may have changed a variable."""
+        self._kept = None
+
+    def freeze(
+        self, namespace: Dict[str, Any], request: Dict[str, Any], flags: int, beside: Dict[str, str]
+    ) -> Dict[str, Any]:
+        """Write the variables to the file that the request names; `beside` is what is lost beside them.
+
+        Where nothing can have changed since the last time, nothing is written: `file` is the one that counts.
+
+        Raises:
+            Refused: as `freezing.freeze` says.
+        """
         arguments = Arguments(request)
         name = arguments.text("file")
         if name != os.path.basename(name) or not name.strip("."):
             raise invalid("%.100r is no name for a file of a checkpoint." % name)
-        path = os.path.join(self._directory, name)
-        seconds = arguments.seconds("seconds")
         durable = arguments.flag("durable", default=True)
-        return freezing.freeze(namespace, path, self._start, flags=flags, seconds=seconds, durable=durable).wire()
+        if self._kept is not None and not beside and self._still_counts(self._kept, durable):
+            return self._kept.report
+        path = os.path.join(self._directory, name)
+        report = freezing.freeze(
+            namespace,
+            path,
+            self._start,
+            flags=flags,
+            seconds=arguments.seconds("seconds"),
+            durable=durable,
+            partial=arguments.flag("partial"),
+            beside=beside,
+        )
+        said = {**report.wire(), "file": name}
+        stat = os.stat(path)
+        self._kept = _Kept(name, stat.st_size, stat.st_mtime_ns, durable, said)
+        return said
+
+    def _still_counts(self, kept: _Kept, durable: bool) -> bool:
+        """Whether the file is as it was, and nobody but a cell could have changed a variable."""
+        if durable and not kept.durable:
+            return False
+        if self._shared_at_start is None or running.shared_mappings() != self._shared_at_start:
+            return False
+        try:
+            stat = os.stat(os.path.join(self._directory, kept.file))
+        except OSError:
+            return False
+        return (stat.st_size, stat.st_mtime_ns) == (kept.size, kept.modified)
 
 
 def notice(lost: Dict[str, str]) -> str:

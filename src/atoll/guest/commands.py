@@ -32,6 +32,10 @@ class Commands:
         self._running: Dict[int, Process] = {}
         self._ended: OrderedDict[int, Process] = OrderedDict()
 
+    def running(self) -> List[int]:
+        """The pids of those that run."""
+        return list(self._running)
+
     def use_environment(self) -> None:
         """Take over the environment of the configuration, for commands from now on."""
         self._env = _encoded_env(self._machine.config.environment())

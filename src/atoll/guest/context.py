@@ -75,6 +75,12 @@ class Context:
         return self._submitted > 0 or (link.takes_lanes and link.shared.begun.since > 0)
 
     @property
+    def process(self) -> Tuple[Optional[int], int]:
+        """Its pid and its mark; None and 0 while there is none."""
+        link = self._link
+        return (link.pid, link.mark) if link is not None and link.alive else (None, 0)
+
+    @property
     def costly(self) -> bool:
         """Whether making its process anew would take long."""
         return self._link is not None and self._link.costly

@@ -30,7 +30,7 @@ class Contexts:
         self._get(name, None).prepare()
 
     def standings(self) -> List[Standing]:
-        return [Standing(each.settings, each.used, each.busy) for each in self._contexts.values()]
+        return [Standing(each.settings, each.used, each.busy, *each.process) for each in self._contexts.values()]
 
     def revive(self, kept: List[ContextSettings]) -> None:
         """The contexts of an earlier life; their processes are made when they are needed."""

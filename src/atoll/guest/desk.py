@@ -6,7 +6,7 @@ import json
 import signal
 from typing import Any, Callable, Dict, List
 
-from . import stories, variables
+from . import running, stories, variables
 from .awakening import Memory, notice
 from .interpreter import Interpreter
 from .port import HungUp, Port
@@ -27,9 +27,10 @@ class Desk:
         self._shared = shared
         self._memory = memory
         self._handlers: Dict[str, Handler] = {
-            "fork": lambda _request, _port: {},
             "variables": lambda request, port: variables.handle(interpreter.namespace, request, port),
-            "freeze": lambda request, _port: memory.freeze(interpreter.namespace, request, interpreter.flags),
+            "freeze": lambda request, _port: memory.freeze(
+                interpreter.namespace, request, interpreter.flags, running.beside_variables(interpreter.events)
+            ),
         }
 
     def wake(self, do: str) -> None:
@@ -38,6 +39,8 @@ class Desk:
             self._interpreter.declines = self._wake() and do == "code"
 
     def answer(self, do: str, request: Dict[str, Any], port: Port) -> bytes:
+        if do != "freeze":
+            self._memory.touched()
         return self._interpreter.run(request, port) if do == "code" else self._handle(do, request, port)
 
     def _wake(self) -> bool:

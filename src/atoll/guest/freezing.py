@@ -6,6 +6,7 @@ instead of the context. It is then named, and another child writes the others.
 
 from __future__ import annotations
 
+import errno
 import gc
 import io
 import json
@@ -18,9 +19,9 @@ from time import monotonic
 from typing import Any, BinaryIO, Callable, Dict, NamedTuple, NoReturn, Optional, Tuple
 
 from . import frozenfile
-from .freezer import Freezer, Job
+from .freezer import Freezer, Job, is_full
 from .frozenfile import Damaged
-from .refusal import BUSY, INTERNAL, Refused, from_os_error
+from .refusal import BUSY, FILE_ERROR, INTERNAL, Refused, from_os_error
 from .situation import Start
 from .thawing import Thawing
 
@@ -30,6 +31,10 @@ SECONDS = 60.0
 _REASON = 300
 _NAME = 200
 _NAMED = 500
+_NO_ROOM = (
+    "The sandbox's disk has no room for the variables, which are kept there: give it more with disk=, or delete some. "
+    "What was kept before is still there."
+)
 # A list of lists of lists; deeper ones end the child.
 _RECURSION = 20_000
 
@@ -59,6 +64,8 @@ def freeze(
     flags: int = 0,
     seconds: Optional[float] = None,
     durable: bool = True,
+    partial: bool = False,
+    beside: Optional[Dict[str, str]] = None,
 ) -> Report:
     """Write the variables to the file at `path`. What was there stays until the new is whole and on disk.
 
@@ -67,19 +74,21 @@ def freeze(
         flags: the compiler's, which `thaw` gives back.
         seconds: how long it may take.
         durable: wait until it is on disk.
+        partial: have those that the disk has no room for named as lost, and keep the others.
+        beside: what is lost beside variables, with the reasons.
 
     Raises:
         Refused: it took too long, or the disk is full. The file is as it was.
     """
     new = "%s.new" % path
     deadline = monotonic() + (SECONDS if seconds is None else seconds)
-    skipped: Dict[str, str] = {}
+    skipped = dict(beside or {})
     try:
         with open(new, "wb") as file:
             if hasattr(os, "fchmod"):  # WebAssembly has no modes
                 os.fchmod(file.fileno(), 0o600)
             while True:
-                job = Job(namespace, start, flags, skipped)
+                job = Job(namespace, start, flags, skipped, partial)
                 culprit, outcome = _in_child(job, file, deadline)
                 if culprit is None:
                     break
@@ -91,6 +100,8 @@ def freeze(
             _sync_directory(os.path.dirname(path))
     except BaseException as error:
         _discard(new)
+        if is_full(error):
+            raise Refused(FILE_ERROR, _NO_ROOM, errno.ENOSPC, path) from error
         if isinstance(error, OSError):
             raise from_os_error(error, path) from error
         raise

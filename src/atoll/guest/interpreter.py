@@ -60,6 +60,11 @@ class Interpreter:
         self._asking = Asking(streams.flush)
         self._asking.install()
 
+    @property
+    def events(self) -> Any:
+        """The event loop of cells that await something; None before the first."""
+        return self._events
+
     def run(self, request: Dict[str, Any], port: Port) -> bytes:
         """Run a cell and say how it went. Output and results are sent on the way."""
         limit = request.get("limit")

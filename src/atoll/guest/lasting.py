@@ -21,11 +21,13 @@ _NOTHING_ODD = os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Standing(NamedTuple):
-    """How a context stands when a checkpoint begins."""
+    """How a context stands when a checkpoint begins. `pid` and `mark` are those of its process, or None and 0."""
 
     settings: ContextSettings
     used: bool
     busy: bool
+    pid: Optional[int] = None
+    mark: int = 0
 
 
 class Lasting:
@@ -34,11 +36,18 @@ class Lasting:
     Args:
         directory: where the files are.
         contexts: tells how each context stands now.
+        processes: tells what runs that no checkpoint keeps.
     """
 
-    def __init__(self, directory: str, contexts: Callable[[], List[Standing]]) -> None:
+    def __init__(
+        self,
+        directory: str,
+        contexts: Callable[[], List[Standing]],
+        processes: Callable[[List[Standing]], Dict[str, str]],
+    ) -> None:
         self._directory = directory
         self._contexts = contexts
+        self._processes = processes
         self._generation = ""
         self._files: Dict[str, str] = {}
 
@@ -65,7 +74,8 @@ class Lasting:
         )
 
     def operate(self, arguments: Arguments) -> Dict[str, Any]:
-        """`begin` gives the contexts that have something to keep, `commit` makes what they have written count.
+        """`begin` gives the contexts that have something to keep, and what runs beside them and is lost; `commit` makes
+        what they have written count.
 
         Raises:
             Refused: no room, or another checkpoint began meanwhile.
@@ -82,8 +92,9 @@ class Lasting:
 
     def _begin(self) -> Dict[str, Any]:
         contexts = self._contexts()
+        lost = self._processes(contexts)
         if not any(each.used or each.settings.frozen for each in contexts) and not self._has_list():
-            return {"generation": "", "contexts": []}
+            return {"generation": "", "contexts": [], "lost": lost}
         os.makedirs(self._directory, mode=0o700, exist_ok=True)
         self._generation = os.urandom(_GENERATION).hex()
         return {
@@ -98,6 +109,7 @@ class Lasting:
                 }
                 for number, each in enumerate(contexts)
             ],
+            "lost": lost,
         }
 
     def _commit(self, arguments: Arguments) -> Dict[str, Any]:

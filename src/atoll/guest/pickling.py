@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import types
-from typing import Any, Dict, List, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Tuple
 
 from . import borrowed
 from .complaints import name_of
@@ -65,19 +65,22 @@ class Toolbox:
         self._pickler: Any = None
         self._unpickler: Any = None
 
-    def pickler(self, file: Any) -> Any:
-        """One that has `memo`, and `has_code` after a dump that holds a function or a class."""
+    def pickler(self, file: Any, buffer: Callable[[Any], bool]) -> Any:
+        """One that has `memo`, and `has_code` after a dump that holds a function or a class.
+
+        `buffer` is called with each buffer of a value, and says whether it is to be part of the pickle.
+        """
         if self._pickler is None:
             cloud = borrowed.cloudpickle()
             self._pickler = _plain_pickler(self._pickle) if cloud is None else _cloud_pickler(cloud, self._namespace)
             if cloud is not None:
                 sys.modules[borrowed.NAME] = cloud  # in the child only, where pickles are made
-        return self._pickler(file, protocol=self._pickle.HIGHEST_PROTOCOL)
+        return self._pickler(file, protocol=self._pickle.HIGHEST_PROTOCOL, buffer_callback=buffer)
 
-    def unpickler(self, file: Any) -> Any:
+    def unpickler(self, file: Any, buffers: Iterable[Any]) -> Any:
         if self._unpickler is None:
             self._unpickler = _make_unpickler(self._pickle)
-        return self._unpickler(file)
+        return self._unpickler(file, buffers=buffers)
 
 
 def shared_objects(pickler: Any) -> List[Any]:
@@ -109,8 +112,8 @@ def _cloud_pickler(cloud: Any, namespace: Dict[str, Any]) -> Any:
     class Pickler(cloud.Pickler):  # type: ignore[misc]
         dispatch_table = cloud.Pickler.dispatch_table.new_child({memoryview: _refuse_view, **_file_table()})
 
-        def __init__(self, file: Any, protocol: int) -> None:
-            super().__init__(file, protocol=protocol)
+        def __init__(self, file: Any, protocol: int, buffer_callback: Any) -> None:
+            super().__init__(file, protocol=protocol, buffer_callback=buffer_callback)
             self.has_code = False
             self._cells: Dict[int, Tuple[Any, Any]] = {}
 

@@ -12,7 +12,7 @@ import signal
 import socket
 from typing import Any, Callable, Dict, Optional, Set
 
-from . import files, openfiles, removal, search, transfer, trees, watch
+from . import bystanders, files, openfiles, removal, search, transfer, trees, watch
 from .arguments import Arguments
 from .channel import Channel, Connection, Operation
 from .commands import Commands
@@ -59,7 +59,11 @@ class Server:
         self._commands = Commands(machine)
         self._contexts = Contexts(machine)
         self._sessions = Sessions(machine)
-        self._lasting = Lasting(config.state_directory(), self._contexts.standings)
+        self._lasting = Lasting(
+            config.state_directory(),
+            self._contexts.standings,
+            lambda contexts: bystanders.lost(machine, self._commands, self._sessions, contexts),
+        )
         self._contexts.revive(self._lasting.kept())
         self._connections: Set[Connection] = set()
         self._had_client = False

@@ -6,6 +6,7 @@ import sys
 from typing import Any, BinaryIO, Dict, List, Set
 
 from . import situation
+from .buffers import BufferReader
 from .frozenfile import Index, Part, Span
 from .pickling import Toolbox, reason
 
@@ -18,6 +19,7 @@ class Thawing:
         self._file = file
         self._index = index
         self._tools = Toolbox(namespace)
+        self._buffers = BufferReader(file, index.buffers)
         self.found: Set[str] = set()
         self.lost: Dict[str, str] = {}
 
@@ -56,8 +58,9 @@ class Thawing:
                 self._give_up([name], reason(error))
 
     def _load(self, span: Span) -> Any:
+        buffers = self._buffers.get(span.buffers)
         self._file.seek(span.at)
-        return self._tools.unpickler(self._file).load()
+        return self._tools.unpickler(self._file, buffers).load()
 
     def _accept(self, values: Dict[str, Any]) -> None:
         self._namespace.update(values)

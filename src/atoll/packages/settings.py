@@ -26,6 +26,8 @@ _LONGEST_FILE = 1 << 20
 # What the default image shows of the host as it is.
 _VISIBLE = ("/usr/", "/etc/ssl/certs/", "/etc/pki/tls/certs/")
 PLACE = "/shown"
+_PROXY = "ATOLL_PACKAGES_PROXY"
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 
 class Sources(NamedTuple):
@@ -62,7 +64,14 @@ class Sources(NamedTuple):
         return tuple(seen)
 
     def inside(self) -> list[list[str]]:
-        """The options with every path as the sandbox has it."""
+        """The options with every path as the sandbox has it.
+
+        Raises:
+            Unsupported: a proxy has a password, and nobody has said that it may be shown.
+        """
+        if _PROXY not in os.environ:
+            for value in self.get("proxy"):
+                _check_proxy("pip's setting 'proxy'", value)
         return [[name, *(self._moved(value) for value in values)] for name, values in self.options]
 
     def remote(self) -> Sources:
@@ -91,6 +100,8 @@ def read() -> Sources:
     for path in _files():
         found.update(_parse(path))
     found.update(_from_environment())
+    if _PROXY in os.environ:
+        found["proxy"] = tuple(filter(None, [os.environ[_PROXY]]))
     if not found.get("cert"):
         # Where pip looks next.
         found["cert"] = tuple(filter(None, map(os.environ.get, _CERTIFICATES)))[:1]
@@ -102,9 +113,26 @@ def read() -> Sources:
 
 
 def proxies() -> dict[str, str]:
-    """The variables that say how to reach the network."""
-    names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
-    return {n: os.environ[n] for each in names for n in (each, each.lower()) if os.environ.get(n)}
+    """The variables that say how to reach the network, for an installer: code of packages reads them, too.
+
+    Raises:
+        Unsupported: one of them has a password, and nobody has said that it may be shown.
+    """
+    given = os.environ.get(_PROXY)
+    found = {n: os.environ.get(n) if given is None else given for each in _PROXIES for n in (each, each.lower())}
+    if given is None:
+        for name, value in found.items():
+            _check_proxy(name, value or "")
+    found |= {n: os.environ.get(n) for n in ("NO_PROXY", "no_proxy")}
+    return {name: value for name, value in found.items() if value}
+
+
+def _check_proxy(name: str, value: str) -> None:
+    if "@" in value.partition("://")[2 if "://" in value else 0].partition("/")[0]:
+        raise Unsupported(
+            f"{name} has a password in it, and code of the packages would read it while they are installed.",
+            hint=f"Set {_PROXY} to the proxy that installers may know, with its password if it must be.",
+        )
 
 
 def _files() -> list[str]:

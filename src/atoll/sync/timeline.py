@@ -35,6 +35,7 @@ class Timeline:
         lifetime: float | None = None,
         wait: float = 30.0,
         force: bool = False,
+        live: bool = False,
     ) -> Self: ...
     @overload
     def fork(
@@ -45,6 +46,7 @@ class Timeline:
         lifetime: float | None = None,
         wait: float = 30.0,
         force: bool = False,
+        live: bool = False,
     ) -> list[Self]: ...
     def fork(
         self,
@@ -54,8 +56,10 @@ class Timeline:
         lifetime: float | None = None,
         wait: float = 30.0,
         force: bool = False,
+        live: bool = False,
     ) -> Self | list[Self]:
-        cores = drive(self._core.fork(1 if n is None else n, labels=labels, lifetime=lifetime, wait=wait, force=force))
+        count = 1 if n is None else n
+        cores = drive(self._core.fork(count, labels=labels, lifetime=lifetime, wait=wait, force=force, live=live))
         twins = [self._twin(core) for core in cores]
         return twins[0] if n is None else twins
 

@@ -1,0 +1,361 @@
+"""One round: sandboxes with attackers in them, what is done to them from outside, and a judge who always looks."""
+
+import contextlib
+import os
+import queue
+import shutil
+import signal
+import threading
+import time
+
+from tests.attack import attackers, judge, plan
+from tests.escape import residue
+from tests.escape.harness import Maker, Refused
+
+from atoll import errors
+
+USER = 61777
+# What one look at the machine may wait for the next, in seconds.
+_LOOK = 0.7
+_ENDING = 30.0
+
+
+class Arena:
+    """A round that is played to its end by `play`."""
+
+    def __init__(self, round, report, marker):
+        """`marker` is a path of the host, in a directory that is made the round's user's alone."""
+        self._round = round
+        self.report = report
+        self._marker = marker
+        self._tag = f"atk{os.getpid()}"
+        self._uid = 0 if round.user == "root" else (USER if os.getuid() == 0 else os.getuid())
+        self._ids = set()
+        self._over = threading.Event()
+        self._pace = Pace()
+
+    def play(self):
+        """What it finds is in the report afterwards."""
+        self.open()
+        playing = [threading.Thread(target=self._guarded, args=(each,)) for each in self._round.boxes]
+        try:
+            for each in playing:
+                each.start()
+            for each in playing:
+                each.join()
+        finally:
+            self.close()
+        self.report.rounds += 1
+
+    def open(self):
+        if os.getuid() == 0:
+            os.chown(os.path.dirname(self._marker), self._uid, self._uid)
+        self._maker = Maker("atk", self._uid)
+        self.state = self._maker.state
+        self._began = residue.start_time(self._maker._process.pid)
+        self._space = os.readlink(f"/proc/{self._maker.zygote()}/ns/mnt")
+        self._judging = threading.Thread(target=self._judge)
+        self._judging.start()
+        threading.Thread(target=self._pace.follow, args=(self._over,), daemon=True).start()
+
+    def close(self, patience=_ENDING):
+        """End everything, and look that nothing is left. Doing so twice is harmless."""
+        if self._over.is_set():
+            return
+        self._over.set()
+        self._judging.join()
+        for request in ("end", "shut_down"):
+            # A sandbox that cannot be ended must not keep the others from it.
+            with contextlib.suppress(queue.Empty, Refused):
+                self._pace.wait(self._maker.begin(request), _ENDING / 2)
+        deadline = time.monotonic() + patience
+        while (left := self._left()) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        for what, some in left.items():
+            self.violate("left over", "", f"{what}: {some[:4]}")
+        self._look_for_marker()
+        self._kill(left.get("processes", ()))
+        self.clean()
+
+    def violate(self, kind, box, what):
+        self.report.violate(kind, self._round.number, self._round.user, box, what)
+
+    def _guarded(self, box):
+        try:
+            Play(self, box).run()
+        except Exception as error:  # noqa: BLE001  # a mistake here must not look like a wall that holds
+            self.violate("the attack itself broke", "", f"{type(error).__name__}: {error}")
+
+    def ask(self, operation, pending, box):
+        """Wait for an answer as long as it may take; gives it, or raises Refused or Late."""
+        began = time.monotonic()
+        limit = plan.DEADLINES.get(operation, plan.DEADLINE)
+        try:
+            answer = self._pace.wait(pending, limit)
+        except queue.Empty:
+            self.report.note(operation, "failed", time.monotonic() - began, "no answer")
+            self.violate("no answer", box, f"{operation} has not ended after {time.monotonic() - began:.0f} s")
+            raise Late from None
+        except Refused as refusal:
+            own = is_own(refusal.type, operation)
+            self.report.note(operation, "refused" if own else "failed", time.monotonic() - began, refusal.type)
+            if not own:
+                self.violate("wrong error", box, f"{operation} ended with {refusal}")
+            raise
+        self.report.note(operation, "ok", time.monotonic() - began)
+        return answer
+
+    def begin(self, operation, id, **keywords):
+        if operation == "fork":
+            return self._maker.begin("fork", id=id, **keywords)
+        if operation in ("forget", "connect"):
+            return self._maker.begin(operation, **({"id": id} if operation == "connect" else keywords))
+        if operation == "list":
+            return self._maker.begin("listing")
+        return self._maker.begin("method", id=id, name=operation, arguments=[], keywords=keywords)
+
+    def create(self, box):
+        wishes = {**box.wishes, "source": self._source()} if box.has_source else box.wishes
+        made = self.ask("create", self._maker.begin("create", **wishes), "")
+        self._ids.add(made["id"])
+        return made["id"]
+
+    def keeper(self, id):
+        """The pid of the process outside that stands for a sandbox."""
+        return self._maker.call("handle", id=id)["pid"]
+
+    def note_ids(self, ids):
+        self._ids.update(ids)
+
+    def begin_attack(self, step, id):
+        """Bring an attacker in; it goes on by itself."""
+        options = step["options"]
+        text = attackers.source(step["kind"], step["seed"], self._tag, self._marker, options)
+        if step["in_context"]:
+            pending = self.begin("run_code", id, code=text, timeout=10.0)
+        else:
+            pending = self.begin("start", id, command=attackers.as_command(text, options["seconds"]))
+        answer = self.ask("attack", pending, id)
+        # Others may have left it no room for its threads; were it always so, it would not be an attack.
+        error = answer.get("error") if isinstance(answer, dict) else None
+        self.report.note_attacker(step["kind"], error["name"] if error else "")
+
+    def _source(self):
+        """A directory of the host's that sandboxes see."""
+        path = f"{self._maker.home}/source"
+        if not os.path.exists(path):
+            made = f"{path}.{threading.get_ident()}"
+            os.makedirs(f"{made}/deep/er")
+            for name in ("a.py", ".env", "deep/b.txt", "deep/er/c.txt"):
+                with open(f"{made}/{name}", "w", encoding="utf-8") as file:
+                    file.write("x\n" * 100)
+            for top, _, names in os.walk(made):
+                for each in (top, *(f"{top}/{name}" for name in names)):
+                    os.chown(each, self._uid, self._uid)
+            with contextlib.suppress(OSError):
+                os.rename(made, path)
+        return path
+
+    def _judge(self):
+        host = next(task for task in judge.tasks() if task.pid == os.getpid())
+        allowed = judge.SANDBOX_IDS if self._uid == 0 else range(self._uid, self._uid + 1)
+        births, doubles = judge.Lasting(judge.BIRTH), judge.Lasting(2.0)
+        while not self._over.wait(_LOOK):
+            seen = judge.tasks()
+            for fault in judge.escaped(seen, self._tag, host, allowed):
+                self.violate("escape", "", f"task {fault.task.tid} of process {fault.task.pid}: {fault.why}")
+            found = {fault.task.key: fault for fault in judge.misplaced(seen, tuple(self._ids), host, allowed)}
+            for key in births.look(found, time.monotonic()):
+                self.violate("escape", "", f"task {key[1]} in a sandbox's control group: {found[key].why}")
+            for id in doubles.look(judge.shared_ids(seen), time.monotonic()):
+                self.violate("shared id", "", f"two sandboxes have the host id {id}")
+            self._look_for_marker()
+
+    def _look_for_marker(self):
+        if os.path.exists(self._marker):
+            self.violate("escape", "", f"there is {self._marker}, which nobody inside can reach")
+            os.unlink(self._marker)
+
+    def _left(self):
+        state = self._maker.state
+        found = {
+            "processes": sorted({*residue.in_mount_namespace(self._space), *self._of_attackers()}),
+            "loop devices": residue.loop_devices(state),
+            "mounts": residue.mounts(state),
+            "boxes": _names(f"{state}/jail/boxes"),
+            "sockets": [name for name in _names(f"{state}/jail/run") if name.startswith("sb-")],
+        }
+        for id in self._ids:
+            for what, look in (
+                ("control groups", residue.control_groups), ("interfaces", residue.interfaces),
+                ("tables", residue.tables),
+            ):  # fmt: skip
+                found.setdefault(what, []).extend(look(id))
+        return {what: some for what, some in found.items() if some}
+
+    def _of_attackers(self):
+        mine = {task.pid for task in judge.tasks() if task.name == self._tag}
+        if self._uid not in (0, os.getuid()):
+            mine |= {pid for pid in residue.of_user(self._uid) if pid != self._maker._process.pid}
+        return mine
+
+    def _kill(self, processes):
+        """So that what one round left is not found in the next."""
+        for pid in processes:
+            # Nobody who was there before is the round's, whatever its namespace says.
+            if (residue.start_time(pid) or 0) >= self._began:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        self._maker._process.kill()
+        self._maker._process.wait()
+        self._maker._process.stdin.close()
+
+    def clean(self):
+        """Remove the round's directories, but for what is still mounted."""
+        for directory in (self._maker.top, self._maker._shared):
+            if directory:
+                shutil.rmtree(directory, ignore_errors=True)
+
+
+class Late(Exception):
+    """An operation did not end in time."""
+
+
+def is_own(name, operation):
+    """Whether an error is one of atoll's that this operation may end with, whatever hostile code does."""
+    kind = getattr(errors, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, errors.AtollError)):
+        return False
+    if operation == "destroy":
+        return False
+    if operation in ("refresh", "list", "set_lifetime"):
+        # The guest is not asked, so nothing that it does is an excuse.
+        return issubclass(kind, errors.SandboxError) and not issubclass(kind, errors.Unresponsive)
+    return not issubclass(kind, errors.InvalidInput)
+
+
+class Pace:
+    """How slow the machine is: a deadline is stretched by as much. Attackers and tests share its processors."""
+
+    _WORK = 20_000
+    MOST = 4.0
+
+    def __init__(self):
+        self._rest = min(self._measure() for _ in range(5))
+        self.slowness = 1.0
+
+    def follow(self, over):
+        """Measure again and again, until `over` is set."""
+        while not over.wait(0.3):
+            now = min(self.MOST, max(1.0, self._measure() / self._rest))
+            # What was slow a moment ago still counts for what began then.
+            self.slowness = max(now, self.slowness * 0.9)
+
+    def _measure(self):
+        began = time.perf_counter()
+        sum(range(self._WORK))
+        return time.perf_counter() - began
+
+    def wait(self, pending, limit):
+        """The answer. Raises queue.Empty when it does not come in `limit` seconds of an idle machine, Refused."""
+        began = time.monotonic()
+        while True:
+            try:
+                return pending.get(timeout=0.2)
+            except queue.Empty:
+                if time.monotonic() - began > limit * self.slowness:
+                    raise
+
+
+def _names(path):
+    try:
+        return os.listdir(path)
+    except FileNotFoundError:
+        return []
+
+
+class Play:
+    """What is done to one sandbox of a round, in its order; beside it somebody asks all the time how it stands."""
+
+    def __init__(self, arena, box):
+        self._arena = arena
+        self._box = box
+        self._twins = []
+        self._done = threading.Event()
+
+    def run(self):
+        try:
+            self._id = self._arena.create(self._box)
+        except (Late, Refused):
+            return
+        watching = threading.Thread(target=self._watch)
+        watching.start()
+        try:
+            for step in self._box.steps:
+                time.sleep(step.wait)
+                if not self._step(step):
+                    break
+        finally:
+            self._done.set()
+            watching.join()
+            self._destroy_all()
+
+    def _step(self, step):
+        """Whether the sandbox is still there afterwards."""
+        try:
+            if step.operation == "attack":
+                self._arena.begin_attack(step.keywords, self._id)
+            elif step.operation == "expire":
+                self._expire()
+            elif step.operation == "destroy":
+                return False
+            else:
+                answer = self._arena.ask(
+                    step.operation, self._arena.begin(step.operation, self._id, **step.keywords), self._id
+                )
+                if step.operation == "fork":
+                    self._meet(answer)
+        except Late:
+            return False
+        except Refused as refusal:
+            return refusal.type not in ("SandboxGone", "SandboxNotFound")
+        return True
+
+    def _meet(self, twins):
+        """They answer as any sandbox does, and end."""
+        self._arena.note_ids(twins)
+        for id in twins:
+            with contextlib.suppress(Refused):
+                self._arena.ask("run", self._arena.begin("run", id, command="echo alive", timeout=5.0), id)
+            self._destroy(id)
+
+    def _expire(self):
+        """Its time is up soon, and then it is gone, whatever it does."""
+        self._arena.ask("set_lifetime", self._arena.begin("set_lifetime", self._id, seconds=1.0), self._id)
+        began = time.monotonic()
+        while time.monotonic() - began < plan.DEADLINES["expire"]:
+            try:
+                if self._arena.ask("refresh", self._arena.begin("refresh", self._id), self._id)["status"] == "gone":
+                    return
+            except Refused:
+                return
+            time.sleep(0.2)
+        self._arena.violate("no end", self._id, "it lives on after the end of its lifetime")
+
+    def _watch(self):
+        """While other things are done to it, it tells how it stands, without delay."""
+        while not self._done.wait(0.5):
+            for operation in ("refresh", "list"):
+                try:
+                    self._arena.ask(operation, self._arena.begin(operation, self._id), self._id)
+                except Refused:
+                    continue
+                except Late:
+                    return
+
+    def _destroy_all(self):
+        with contextlib.suppress(Late, Refused):
+            self._destroy(self._id)
+
+    def _destroy(self, id):
+        self._arena.ask("destroy", self._arena.begin("destroy", id), id)
