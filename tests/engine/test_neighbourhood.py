@@ -200,3 +200,41 @@ def test_who_writes_while_it_is_measured_gets_no_more(home):
             with contextlib.suppress(Busy, DiskFull):
                 sandbox.snapshot(f"n{number}", force=True)
         assert sandbox.metrics().disk <= 64 * MEGABYTE
+
+
+def host_id(sandbox: Sandbox) -> int:
+    """Of its processes, as the host sees them."""
+    hierarchy = cgroups.find()
+    assert hierarchy is not None
+    found = {os.stat(f"/proc/{pid}").st_uid for pid in cgroups.Group(hierarchy, sandbox.id).members()} - {0}
+    assert len(found) == 1
+    return found.pop()
+
+
+@ROOT
+@pytest.mark.parametrize("wall", WALLS)
+@pytest.mark.parametrize("stacked", [False, True])
+def test_a_resumed_sandbox_is_a_new_user_of_the_host_and_has_its_files(home, wall, stacked, tmp_path):
+    """The id that it had may be another's by now. All it has written is its own still, and can be changed."""
+    (tmp_path / "given").write_text("source")
+    with Sandbox.create(driver=wall, source=tmp_path) as sandbox:
+        before = host_id(sandbox)
+        sandbox.run("mkdir d && echo 1 > d/kept && echo 2 > removed && ln -s d link && echo 3 > /tmp/t && echo 4 > ~/h")
+        if stacked:
+            sandbox.snapshot("below")
+            sandbox.run("echo 5 > upper")
+        sandbox.stop()
+        sandbox.resume()
+        assert host_id(sandbox) != before
+        assert sandbox.run("cat d/kept removed /tmp/t ~/h given").stdout == "1\n2\n3\n4\nsource"
+        assert sandbox.run("stat -c %u:%g d d/kept link /tmp/t ~/h . given | sort -u").stdout == "1000:1000\n"
+        changes = "echo more >> d/kept && rm removed && mv /tmp/t d/t && echo x >> given && rm -rf link"
+        assert sandbox.run(changes).exit_code == 0
+        sandbox.snapshot("after")
+        with sandbox.fork(1)[0] as twin:
+            assert twin.run("cat d/kept d/t; echo y >> d/kept; ls").stdout.startswith("1\nmore\n3\nd\ngiven\n")
+        sandbox.stop()
+        sandbox.resume()
+        assert host_id(sandbox) != before
+        assert sandbox.run("cat d/kept && echo z >> d/kept && stat -c %u d/kept").stdout == "1\nmore\n1000\n"
+        assert "d/kept" in str(sandbox.diff())

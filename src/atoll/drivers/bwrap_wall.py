@@ -70,7 +70,7 @@ class BwrapWall(Wall):
     def start(self) -> socket.socket:
         self._cross()
         since = time.time()
-        self._uid = self._order["resume_uid"] or (os.getuid() if self._rootless else FIRST_UID + os.getpid() % UIDS)
+        self._uid = os.getuid() if self._rootless else FIRST_UID + os.getpid() % UIDS
         path, version, beside = self.job["binary"]
         binary = Binary(path, tuple(version), tuple(beside))
         order = Order(self._places, self._id, self._uid, self._rootless, self._order, binary, self.job["cloudpickle"])

@@ -20,7 +20,6 @@ COMMON: dict[str, Any] = {
     "env": {},
     "lifetime": 3600.0,
     "resume": None,
-    "resume_uid": None,
     "environment": None,
     "shown": [],
     "stack": {"work": [], "tmp": [], "home": [], "top": "disk"},

@@ -139,6 +139,18 @@ class Layers:
     def set_stack(self, sandbox: str, stack: Stack) -> None:
         write_whole(f"{self._places.box(sandbox)}/stack", stack.to_json())
 
+    def set_owner(self, sandbox: str, top: str, owner: int) -> None:
+        """Write down whose the files of a top are, when that is not the user who the sandbox runs as now."""
+        write_whole(f"{self._places.box(sandbox)}/{top}.owner", {"uid": owner})
+
+    def owner(self, sandbox: str, top: str) -> int | None:
+        """Whose they are, if that was written down."""
+        try:
+            with open(f"{self._places.box(sandbox)}/{top}.owner", encoding="utf-8") as file:
+                return int(json.load(file)["uid"])
+        except FileNotFoundError:
+            return None
+
     def make(self, layer: str, **facts: Any) -> None:
         """An empty one, for the top of a sandbox."""
         os.mkdir(self.path(layer), 0o711)

@@ -58,8 +58,6 @@ class Midwife:
             BirthFailed: with the reason as a sentence.
             OSError: the host refused something.
         """
-        if job["resume_uid"]:
-            self._uid = job["resume_uid"]
         # Not makedirs: a state directory that was removed stays removed.
         with contextlib.suppress(FileExistsError):
             os.mkdir(self._box, mode=0o711)
@@ -192,7 +190,8 @@ class Midwife:
         stack = standing(self._settings.layout, self._id, job)
         device, held = self._disk(job, stack)
         trees: dict[str, int] = {}
-        if stack or places.Rules.of(job):
+        # What was written before is another user's, and `places` shows it as this one's.
+        if stack or places.Rules.of(job) or (job["resume"] and not self._settings.rootless):
             trees, self._view = places.build(self._settings, self._ground(job, stack, device))
         source = None if trees else self._source(job)
         if not device:

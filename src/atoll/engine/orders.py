@@ -46,7 +46,6 @@ def job_for(spec: Spec, resume: Handle | None, home: str) -> dict[str, Any]:
         "env": dict(spec.env),
         "lifetime": spec.lifetime,
         "resume": resume.id if resume else None,
-        "resume_uid": resume.data["uid"] if resume else None,
         "environment": None,
         "shown": [],
         "stack": jobs.COMMON["stack"],

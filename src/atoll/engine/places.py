@@ -212,7 +212,41 @@ class Builder:
             kernel.mount(self._ground.device, "t", "ext4", jail.DISK_FLAGS, "")
         else:
             _bind(self._box, "t")
+        self._own_top()
         jail.make_writable("t", self._ground.uid)
+
+    def _own_top(self) -> None:
+        """Show the top's files as the sandbox's user's, who is another one each time that it is made or resumed."""
+        uid = self._ground.uid
+        try:
+            owner = os.stat("t/work").st_uid
+        except FileNotFoundError:
+            return
+        if uid is None or owner in (views.STRANGER, uid):
+            return
+        tree = kernel.open_tree("t", recursive=False)
+        try:
+            # Overlayfs makes whiteouts, and its own directory, as the stranger.
+            self._mapper.map_mount(tree, {views.STRANGER: views.STRANGER, owner: uid})
+        except OSError:
+            if self._ground.device:
+                raise
+            self._give_away(uid)  # a state directory on a file system that cannot be mapped
+        else:
+            self._layers.set_owner(self._ground.sandbox, self._ground.stack.top, owner)
+            kernel.umount("t", kernel.MNT_DETACH)
+            kernel.move_mount(tree, "t")
+        finally:
+            os.close(tree)
+
+    def _give_away(self, uid: int) -> None:
+        """Make the top's files another user's; nobody works with them yet. Raises OSError."""
+        import subprocess
+
+        there = [f"t/{name}" for name in layout.WRITABLE if os.path.isdir(f"t/{name}")]
+        done = subprocess.run(["/bin/chown", "-RhP", f"{uid}:{uid}", *there], capture_output=True, check=False)
+        if done.returncode != 0:
+            raise OSError(f"the sandbox's files cannot be given to its new user: {os.fsdecode(done.stderr).strip()}")
 
     def _mounted(self, layer: str) -> str:
         """Where a layer is mounted, its files shown as the sandbox's user's."""

@@ -193,7 +193,9 @@ class Mason:
 
         What is to be forgotten is put aside, too.
         """
-        self._layers.make(self._layer, uid=self._sandbox.uid, sandbox=self._sandbox.id, top=self._before.top)
+        owner = self._layers.owner(self._sandbox.id, self._before.top)
+        uid = self._sandbox.uid if owner is None else owner
+        self._layers.make(self._layer, uid=uid, sandbox=self._sandbox.id, top=self._before.top)
         copy_base(self._box, self._layers.path(self._layer))
         self._layers.set_stack(self._sandbox.id, after)
         self._layers.settle(self._sandbox.id, after)
