@@ -10,6 +10,7 @@ import sys
 import tempfile
 
 import pytest
+from tests.conformance.as_user import OtherUser
 
 from atoll import Busy, DiskFull, Sandbox
 from atoll.engine import cgroups, launch
@@ -238,3 +239,31 @@ def test_a_resumed_sandbox_is_a_new_user_of_the_host_and_has_its_files(home, wal
         assert host_id(sandbox) != before
         assert sandbox.run("cat d/kept && echo z >> d/kept && stat -c %u d/kept").stdout == "1\nmore\n1000\n"
         assert "d/kept" in str(sandbox.diff())
+
+
+AS_A_USER = """
+import pytest
+from atoll import DiskFull, Sandbox
+
+with Sandbox.create(resources={"disk": "32M"}) as sandbox:
+    assert sandbox.info.limits["disk"] == "polled"
+    sandbox.run("head -c 16M /dev/urandom > a", check=True)
+    sandbox.snapshot("one")
+    assert sandbox.metrics().disk >= 16 << 20
+    sandbox.run("head -c 14M /dev/urandom > b", check=True)
+    assert sandbox.metrics().disk >= 30 << 20
+    sandbox.run("head -c 1600K /dev/urandom > c", check=True)
+    with pytest.raises(DiskFull, match="disk limit of this sandbox is 33554432 bytes"):
+        sandbox.snapshot("two")
+    with pytest.raises(DiskFull, match="disk limit of this sandbox is 16777216 bytes"):
+        Sandbox.create(snapshot="one", resources={"disk": "16M"})
+    sandbox.rollback("one")
+    sandbox.run("head -c 14M /dev/urandom > b", check=True)
+"""
+
+
+@ROOT
+def test_the_same_where_the_limit_is_polled():
+    with OtherUser() as user:
+        done = user.python("-c", AS_A_USER)
+    assert done.returncode == 0, done.stderr

@@ -22,7 +22,7 @@ from . import cgroups, disk, first, jail, jobs, kernel, layout, limits, messages
 from .idmap import mapped_source
 from .inspection import Broken, Identity, identity
 from .layers import Stack, standing
-from .settings import FIRST_UID, NURSED_UIDS, UIDS, BirthFailed, Settings, started_at
+from .settings import FIRST_UID, UIDS, BirthFailed, Settings, started_at
 from .views import View
 from .ward import Ward
 
@@ -97,8 +97,6 @@ class Midwife:
             if self._group:
                 self._group.limit_processes(job["pids"])
             return False
-        if not self._settings.rootless:
-            self._uid = FIRST_UID + self._keeper % NURSED_UIDS
         self._pid, self._pidfd, self._control = self._newborn[:3]
         return True
 

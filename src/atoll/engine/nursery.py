@@ -26,7 +26,7 @@ from typing import NamedTuple, NoReturn
 from ..guest.display import Displays
 from . import cgroups, first, inspection, jail, kernel, landlock, layout, messages, seccomp, sweep
 from .inspection import Broken
-from .settings import FIRST_UID, NURSED_UIDS, UIDS, Settings, new_id
+from .settings import FIRST_NURSERY_UID, FIRST_UID, UIDS, Settings, new_id
 from .ward import Ward
 
 # How the ids of root's sandboxes are called in a nursery's user namespace.
@@ -197,8 +197,8 @@ def _map_ids(settings: Settings, pid: int) -> None:
     if settings.rootless:
         ids = f"{layout.USER} 0 1"
     else:
-        own = FIRST_UID + NURSED_UIDS + pid % (UIDS - NURSED_UIDS)
-        ids = f"{layout.USER} {own} 1\n{FIRST_INSIDE} {FIRST_UID} {NURSED_UIDS}"
+        own = FIRST_NURSERY_UID + pid % UIDS
+        ids = f"{layout.USER} {own} 1\n{FIRST_INSIDE} {FIRST_UID} {UIDS}"
     for name, text in (("setgroups", "deny"), ("uid_map", ids), ("gid_map", ids)):
         cgroups.write(f"/proc/{pid}/{name}", text)
 

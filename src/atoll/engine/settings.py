@@ -11,9 +11,10 @@ from .layout import Layout
 
 # Host ids of sandbox users when root makes them: far from people, services, containers and subuids.
 FIRST_UID = 1_900_000_000
+# As many as there are pids: one whose id is that of its keeper shares it with nobody who lives.
 UIDS = 1 << 22
-# Of these, those of sandboxes that a nursery forks; the rest are for nurseries.
-NURSED_UIDS = UIDS - (1 << 12)
+# The same for nurseries.
+FIRST_NURSERY_UID = FIRST_UID - UIDS
 
 ID_PREFIX, _ALPHABET = "sb-", "abcdefghjkmnpqrstuvwxyz23456789"
 ID_LENGTH = 15

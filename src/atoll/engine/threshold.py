@@ -11,7 +11,7 @@ import sys
 from typing import NoReturn
 
 from . import kernel
-from .settings import FIRST_UID, UIDS
+from .settings import FIRST_NURSERY_UID, FIRST_UID, UIDS
 from .subids import Mapper
 
 crossed = False
@@ -26,7 +26,7 @@ def is_rootless() -> bool:
 def _has_ids() -> bool:
     with open("/proc/self/uid_map", encoding="ascii") as file:
         ranges = [tuple(map(int, line.split())) for line in file]
-    return any(start <= FIRST_UID and start + count >= FIRST_UID + UIDS for start, _, count in ranges)
+    return any(start <= FIRST_NURSERY_UID and start + count >= FIRST_UID + UIDS for start, _, count in ranges)
 
 
 def enter() -> None:
