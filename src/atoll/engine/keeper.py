@@ -241,14 +241,13 @@ class Keeper:
     def on_metrics(self, client: socket.socket, request: dict[str, Any]) -> None:
         group = self._group()
         pids = group.members() if group else usage.descendants(self._first)
-        box = self._settings.layout.box(self._id)
-        on_disk = self._facts["limits"]["disk"] == "kernel"
-        own = usage.mounted_disk(self._first, self._workdir) if on_disk else usage.disk(box)
+        box, held = self._settings.layout.box(self._id), self._facts["limits"]["disk"]
         answer = {
             "memory": group.memory_used() if group else usage.memory(pids),
             "cpu_seconds": usage.cpu_seconds(pids),
             "processes": len(pids),
-            "disk": own + layers.below(box),
+            "disk": layers.below(box)
+            + (usage.mounted_disk(self._first, self._workdir) if held == "kernel" else usage.disk(box)),
             "uptime": time.time() - self._born,
         }
         messages.send(client, {"ok": answer})
