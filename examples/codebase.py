@@ -48,8 +48,7 @@ def main() -> None:
 
             print("\n4. Three twins go their own ways from here")
             twins = sandbox.fork(3)
-            kind = "as it was in memory" if sandbox.info.live else "from a checkpoint"
-            print(f"   each with the state of its parent {kind}")
+            print("   each with the files and variables of its parent")
             for number, twin in enumerate(twins):
                 print("  ", twin.run_code(f"prices.append({number}); prices").text)
                 twin.destroy()

@@ -51,7 +51,6 @@ LONGEST = [
     "packages/test_installing",
     "packages/test_nursery",
     "faults/test_lasting",
-    "escape/test_live_fork",
     "codebases/test_as_user",
     "review/test_as_user",
     "snapshots/test_garbage",

@@ -91,11 +91,12 @@ def test_doctor_tells_programs_the_same(atoll):
 
 
 def test_doctor_says_what_is_off_and_how_to_mend_it(atoll, tmp_path):
+    (tmp_path / "somebody's").touch()
     os.chmod(tmp_path, 0o777)
     done = atoll("doctor", env={"ATOLL_HOME": str(tmp_path)})
     assert done.code == 1
     text = done.out.decode()
-    assert re.search(r"^off +state directory +Others can write to the state directory", text, re.MULTILINE)
+    assert re.search(r"^off +state directory +Others can use the state directory", text, re.MULTILINE)
     assert f"→ Run: chmod 700 {tmp_path}" in text
     assert text.endswith("The jail wall cannot be built here; mend what is off.\n")
     broken = atoll("doctor", "--json", env={"ATOLL_HOME": str(tmp_path)})
@@ -104,6 +105,7 @@ def test_doctor_says_what_is_off_and_how_to_mend_it(atoll, tmp_path):
 
 
 def test_a_state_directory_that_cannot_be_used_is_a_sentence(atoll, tmp_path):
+    (tmp_path / "somebody's").touch()
     os.chmod(tmp_path, 0o777)
     done = atoll("run", "true", env={"ATOLL_HOME": str(tmp_path)})
     assert done.code == 125
@@ -133,10 +135,11 @@ def test_the_smoke_test_passes_with_figures(atoll, driver):
 
 
 def test_the_smoke_test_fails_where_the_wall_does(atoll, tmp_path):
+    (tmp_path / "somebody's").touch()
     os.chmod(tmp_path, 0o777)
     done = atoll("test", env={"ATOLL_HOME": str(tmp_path)})
     assert done.code == 1
-    assert "  failed  create: Others can write to the state directory" in done.out.decode()
+    assert "  failed  create: Others can use the state directory" in done.out.decode()
 
 
 def loaded_by(atoll, *words):

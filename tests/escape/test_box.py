@@ -22,10 +22,10 @@ _NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """A state directory that anybody may enter, which is allowed; its parents too."""
+    """A state directory whose parents anybody may enter."""
     place = tmp_path / "state"
-    place.mkdir()
-    for each in (place, *place.parents):
+    place.mkdir(0o700)
+    for each in place.parents:
         if stat.S_IMODE(each.stat().st_mode) & 0o005 != 0o005:
             each.chmod(0o755)
     monkeypatch.setenv("ATOLL_HOME", str(place))
@@ -40,11 +40,14 @@ def as_nobody(*command):
 def test_nobody_else_sees_a_box_or_what_is_known_of_it(home, driver):
     with Sandbox.create(driver, lifetime=600, env={"TOKEN": "of the sandbox alone"}) as sandbox:
         box = sandbox._core._record.handle.data["box"]
-        (home / "open").write_text("of the sandbox alone")
-        assert as_nobody("grep", "-l", "of the sandbox alone", str(home / "open")).returncode == 0
+        (home.parent / "open").write_text("of the sandbox alone")
+        assert as_nobody("grep", "-l", "of the sandbox alone", str(home.parent / "open")).returncode == 0
         assert as_nobody("ls", box).returncode != 0
         assert "alone" not in as_nobody("sh", "-c", f"cat {home}/registry.db*").stdout
-        assert stat.S_IMODE(os.stat(box).st_mode) == 0o700
+        # Each by itself, too: not only because nobody gets there.
+        modes = {stat.S_IMODE(os.stat(path).st_mode) for path in (home, box)}
+        assert modes == {0o700}
+        assert {stat.S_IMODE(each.stat().st_mode) for each in home.glob("registry.db*")} == {0o600}
 
 
 def test_a_registry_of_an_older_atoll_is_made_private(home):

@@ -46,20 +46,6 @@ CLINGING = """
 """
 
 
-# Wants contexts without end, and tells of contexts that there are not.
-GREEDY = """
-        import json
-        self.control.recv(10)
-        for turn in range(3000):
-            self.control.send(json.dumps(
-                {"birth": True} if turn % 3 else {"held": [{}, {"contexts": 1}, {"contexts": [[]]}, None][turn % 4]}
-            ).encode())
-            if turn % 3:
-                self.control.recvmsg(1 << 17, 1000)
-        time.sleep(1000)
-"""
-
-
 @pytest.fixture(params=["root", "user"])
 def taken_over(request):
     """Gives a maker whose sandboxes have a hostile guest."""
@@ -102,34 +88,15 @@ def test_the_lifetime_of_a_guest_that_does_not_listen_is_kept(taken_over):
     eventually(lambda: residue.traces(maker, box, processes) == {}, "nothing is left")
 
 
-def test_a_guest_that_talks_to_its_keeper_is_ended(taken_over):
+def test_a_guest_that_talks_to_its_keeper_is_not_heard(taken_over):
+    """The keeper reads nothing of a guest: nothing there can be a mistake in how it does."""
     maker = taken_over(CHATTY)
     box = maker.create()
     processes = residue.descendants(box.handle["pid"])
     maker.call("ask_keeper", id=box.id, request={"op": "open"})
-    eventually(lambda: residue.traces(maker, box, processes) == {}, "nothing is left")
-    with pytest.raises(Refused) as caught:
-        box.run("true", timeout=5)
-    assert caught.value.type == "SandboxGone"
-
-
-def test_a_guest_that_wants_contexts_without_end_gets_some(taken_over):
-    maker = taken_over(GREEDY)
-    if maker.name == "user":
-        pytest.skip("without root, the guest makes its contexts itself")
-    box = maker.create()
-    path = f"/sys/fs/cgroup/pids/atoll/{box.id}/cgroup.procs"
-
-    def count():
-        with open(path) as file:
-            return len(file.read().split())
-
-    eventually(lambda: count() > 30, "the control: it gets some")
     for _ in range(20):
         status = maker.call("ask_keeper", id=box.id, request={"op": "status"})
         assert status[0]["ok"]["status"] == "running"
-        assert count() <= 66
-    processes = residue.descendants(box.handle["pid"])
     box.destroy()
     eventually(lambda: residue.traces(maker, box, processes) == {}, "nothing is left")
 

@@ -14,9 +14,8 @@ from atoll.engine import seccomp
 seccomp.program = lambda machine, **_: struct.pack("HBBI", 6, 0, 0, 0x7FFF0000)
 """
 NO_CAPABILITY_DROP = """
-from atoll.engine import enclosing, kernel
+from atoll.engine import kernel
 kernel.drop_capabilities = lambda: None
-enclosing.drop_capabilities = lambda batch: None
 """
 CLOSED = {"EPERM", "EACCES", "EROFS", "ENOENT"}
 

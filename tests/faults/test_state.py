@@ -93,6 +93,7 @@ def test_a_state_that_cannot_be_written_is_told():
 def test_a_state_that_others_may_write_is_refused(elsewhere):
     maker = elsewhere("shared")
     os.mkdir(maker.state)
+    open(f"{maker.state}/somebody's", "w").close()
     os.chmod(maker.state, 0o777)
     error = refused(maker.create)
     assert error.type == "StoreError"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import struct
 import threading
@@ -41,7 +42,8 @@ class Board:
 
     def take(self):
         """The far end of a stream, as a guest gets one."""
-        order = KeeperLine(self.control)._receive(0)
+        select.select([self.control], [], [], PATIENCE)
+        (order,) = KeeperLine(self.control).orders()
         assert order.kind == b"c"
         sock = socket.socket(fileno=order.descriptors[0])
         sock.settimeout(PATIENCE)
