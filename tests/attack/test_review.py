@@ -42,7 +42,9 @@ def test_what_a_review_broke_holds(kind, user):
     wishes = {"resources": {"pids": pids, "memory": "512M"}, "lifetime": 300.0, "timeout": 10.0}
     report = Report(0)
     played = Round(0, user, [Box(wishes, False, [_attack(kind, pids), *steps])])
-    with tempfile.TemporaryDirectory(prefix="atoll-attack-", dir="/run" if os.access("/run", os.W_OK) else None) as place:
+    with tempfile.TemporaryDirectory(
+        prefix="atoll-attack-", dir="/run" if os.access("/run", os.W_OK) else None
+    ) as place:
         Arena(played, report, f"{place}/marker").play()
     assert report.violations == [], report.text()
     assert report.attackers[kind], report.text()

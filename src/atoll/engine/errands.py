@@ -48,6 +48,7 @@ class Errand:
         self._child = os.fork()
         if self._child == 0:
             self._socket.close()
+            kernel.name_process("atoll-errand")
             _tell(theirs, work, later)
         theirs.close()
         _ending.append(self._child)

@@ -25,6 +25,7 @@ def live(settings: Settings, uid: int, control: socket.socket, doors: list[int])
     `doors` that were open before: the host's files may be gone from here at any time.
     """
     try:
+        kernel.name_process("python3")
         pass_through(doors)
         silence((control.fileno(),))
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)

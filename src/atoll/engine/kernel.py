@@ -222,6 +222,12 @@ def prctl(option: int, first: int = 0, second: int = 0) -> int:
     return result
 
 
+def name_process(name: str) -> None:
+    """What `ps` and `top` call this process: atoll-…, at most 15 bytes."""
+    text = ctypes.create_string_buffer(name.encode())
+    prctl(PR_SET_NAME, ctypes.addressof(text))
+
+
 def leave_session_keyring() -> None:
     """Have an empty one instead.
 

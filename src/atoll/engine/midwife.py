@@ -335,6 +335,7 @@ def park(
     """The whole life of a midwife: make a sandbox as far as it goes, wait for job and maker, deliver, go."""
     code = 1
     midwife = None
+    kernel.name_process("atoll-midwife")
     try:
         midwife = Midwife(settings, sandbox, os.getppid())
         _start_parked(midwife, settings, zygote, closed=closed, nursed=nursed)

@@ -41,6 +41,7 @@ def ask(stem: socket.socket, kind: bytes, sandbox: str, job: bytes, *fds: int) -
 
 
 def _grow(settings: Settings, zygote: socket.socket) -> NoReturn:
+    kernel.name_process("atoll-stem")
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     kernel.close_from(3, (zygote.fileno(), *settings.held))
     receive = zygote.recvmsg
@@ -54,6 +55,7 @@ def _grow(settings: Settings, zygote: socket.socket) -> NoReturn:
         fds = [int.from_bytes(raw[i : i + 4], sys.byteorder) for i in range(0, len(raw), 4)]
         if kernel.clone(kernel.CLONE_PARENT) == 0:
             zygote.close()
+            kernel.name_process("atoll-keeper")
             closed = data[:1] in (PARK_CLOSED, PARK_NURSED)
             nursed = data[:1] in (PARK_NURSED, MAKE_NURSED)
             keeper.live(settings, data[1:_JOB].decode(), data[_JOB:], fds, closed=closed, nursed=nursed)

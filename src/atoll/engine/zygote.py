@@ -387,4 +387,5 @@ def daemon(home: str, tag: str, ready: int, cloudpickle: str = "", environment: 
     if null != 0:
         os.close(null)
     os.set_inheritable(0, True)
+    kernel.name_process("atoll-zygote")
     main(home, tag, ready, cloudpickle, environment)
