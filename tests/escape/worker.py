@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 
-from atoll import Sandbox, Snapshots
+from atoll import PathRule, Sandbox, Snapshots
 from atoll.engine import launch, messages
 from atoll.engine.layout import Layout
 from atoll.home import state_dir
@@ -35,6 +35,8 @@ def _plain(value):
 
 
 def create(**wishes):
+    if isinstance(wishes.get("permissions"), list):
+        wishes["permissions"] = [PathRule(*rule) for rule in wishes["permissions"]]
     box = Sandbox.create(**wishes)
     _boxes[box.id] = box
     return {"id": box.id, "info": box.info, "handle": dict(box._core._record.handle.data)}

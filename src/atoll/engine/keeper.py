@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import cgroups, disk, errands, inspection, layers, messages, midwife, nursed, parting, sweep, usage, viewpost
+from .birthorders import Order
 from .claim import claim
 from .layers import Layers
 from .places import Rules
@@ -381,23 +382,20 @@ def _tell_error(client: socket.socket, error: dict[str, str]) -> None:
         messages.send(client, {"error": error})
 
 
-def live(
-    settings: Settings, sandbox: str, job: bytes, fds: list[int], *, closed: bool, nursed: bool = False
-) -> NoReturn:
+def live(settings: Settings, order: Order, fds: list[int]) -> NoReturn:
     """The whole life of a keeper process: the birth, the service, the end.
 
-    `job` is empty for a sandbox to be parked; `fds` is then the zygote, else who asked and a pipe to the zygote
-    whose end tells that the sandbox is made.
+    `fds` is the zygote for a sandbox to be parked; else who asked, a pipe to the zygote whose end tells that the
+    sandbox is made, and the job.
     """
     code = 1
     try:
-        if job:
-            maker = socket.socket(fileno=fds[0])
-            born, kept = _make(settings, sandbox, messages.decode(job), maker, nursed=nursed)
-            os.close(fds[1])
+        if len(fds) == 1:
+            born, kept = _adopt(settings, order, fds[0])
         else:
-            born, kept = _adopt(settings, sandbox, fds[0], closed=closed, nursed=nursed)
-        _keep(settings, sandbox, born, kept)
+            born, kept = _make(settings, order, socket.socket(fileno=fds[0]), fds[2])
+            os.close(fds[1])
+        _keep(settings, order.sandbox, born, kept)
         code = 0
     except BaseException:  # noqa: BLE001 - the log is the only place left to tell
         import traceback
@@ -407,26 +405,24 @@ def live(
         os._exit(code)
 
 
-def _make(
-    settings: Settings, sandbox: str, job: dict[str, Any], maker: socket.socket, *, nursed: bool
-) -> midwife.Delivery:
-    mine = not job["resume"]
+def _make(settings: Settings, order: Order, maker: socket.socket, job: int) -> midwife.Delivery:
+    mine = not order.resumes
     try:
         if not mine:
-            claim(settings.layout, sandbox)
+            claim(settings.layout, order.sandbox)
             mine = True
-        return midwife.make(settings, sandbox, job, maker, nursed=nursed)
+        return midwife.make(settings, order, maker, job)
     except (BirthFailed, OSError) as error:
         return {"failed": midwife.failure(error), "mine": mine}, [maker.detach()]
 
 
-def _adopt(settings: Settings, sandbox: str, zygote: int, *, closed: bool, nursed: bool) -> midwife.Delivery:
+def _adopt(settings: Settings, order: Order, zygote: int) -> midwife.Delivery:
     """Let a midwife do the work; nothing is delivered when she dies, or when the zygote goes first."""
     ours, theirs = messages.pair()
     helper = os.fork()
     if helper == 0:
         ours.close()
-        midwife.park(settings, sandbox, socket.socket(fileno=zygote), theirs, closed=closed, nursed=nursed)
+        midwife.park(settings, order, socket.socket(fileno=zygote), theirs)
     theirs.close()
     os.close(zygote)
     try:

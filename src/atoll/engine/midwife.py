@@ -19,6 +19,7 @@ import time
 from typing import Any, NoReturn
 
 from . import cgroups, disk, first, jail, jobs, kernel, layout, limits, messages, nursed, places, rootfs, viewpost
+from .birthorders import Order
 from .idmap import mapped_source
 from .inspection import Broken, Identity, identity
 from .layers import Stack, standing
@@ -49,10 +50,8 @@ class Midwife:
         self.delivered = False
         self._control: socket.socket = self._listener
 
-    def start(self, job: dict[str, Any], *, closed: bool, nursed: bool = False, parked: bool = False) -> None:
-        """Put the wall up: the whole of it if `closed`, else all but what the real job decides.
-
-        A `nursed` one, always closed, is forked by the template's nursery, if that lives.
+    def begin(self, *, nursed: bool, own_network: bool = True) -> None:
+        """Make the first process. A `nursed` one is forked by the template's nursery, if that lives.
 
         Raises:
             BirthFailed: with the reason as a sentence.
@@ -63,8 +62,14 @@ class Midwife:
             os.mkdir(self._box, mode=0o711)
         if self._group:
             self._group.make()
-        if not (nursed and self._adopt(job)):
-            self._clone(job)
+        if not (nursed and self._adopt()):
+            self._clone(own_network=own_network)
+
+    def start(self, job: dict[str, Any], *, closed: bool, parked: bool = False) -> None:
+        """Put the wall up: the whole of it if `closed`, else all but what the real job decides.
+
+        One that was nursed is always closed. Raises as `begin` does.
+        """
         if self._pidfd >= 0:
             self._furnish_nursed({**job, "parked": parked})
         elif closed:
@@ -87,21 +92,23 @@ class Midwife:
             # The guest reads its control channel in order: this comes before the first client.
             self._control.send(b"e" + json.dumps(first.environment(self._settings, job)).encode())
 
-    def _adopt(self, job: dict[str, Any]) -> bool:
+    def _adopt(self) -> bool:
         """Let the nursery make the first process, which makes no other until its wall stands; False if it is gone."""
         if self._group:
-            self._group.limit(job["memory"], 1, None)
+            self._group.limit_processes(1)
         try:
             self._newborn = nursed.order(self._settings, self._group, _BIRTH_TIMEOUT)
         except nursed.NurseryGone:
             if self._group:
-                self._group.limit_processes(job["pids"])
+                self._group.limit_processes(jobs.COMMON["pids"])
             return False
         self._pid, self._pidfd, self._control = self._newborn[:3]
         return True
 
     def _furnish_nursed(self, job: dict[str, Any]) -> None:
         """What `_furnish` does, to a process that is hostile already; then look whether its wall stands."""
+        if self._group:
+            self._group.limit(job["memory"], 1, None)
         nursed.limit(self._pid, job["rlimits"])
         with contextlib.closing(nursed.Hand(self._settings, self._pid, self._uid)) as hand:
             stack = standing(self._settings.layout, self._id, job)
@@ -131,11 +138,11 @@ class Midwife:
         if self._pidfd >= 0:
             nursed.end_nursed(self._pidfd)
 
-    def _clone(self, job: dict[str, Any]) -> None:
+    def _clone(self, *, own_network: bool) -> None:
         """Make the first process, in its own namespaces, as the keeper's child."""
         ours, theirs = messages.pair()
         flags = jail.NAMESPACES | self._kinship
-        if job["network"] != "host":
+        if own_network:
             flags |= kernel.CLONE_NEWNET
         if self._settings.rootless:
             flags |= kernel.CLONE_NEWUSER
@@ -308,18 +315,24 @@ def _close(*fds: int | str | None) -> None:
             os.close(fd)
 
 
-def make(settings: Settings, sandbox: str, job: dict[str, Any], maker: socket.socket, *, nursed: bool) -> Delivery:
+def make(settings: Settings, order: Order, maker: socket.socket, job: int) -> Delivery:
     """Make a sandbox in the keeper's own process: quicker than a midwife, but its memory is then the keeper's.
+
+    Args:
+        job: the file with the job, which is read when the first process is there: that has this memory, too.
 
     Raises:
         BirthFailed, OSError: it could not be made; what was made is the caller's to remove.
     """
-    midwife = Midwife(settings, sandbox, os.getpid())
-    job = limits.plan(job, settings)
+    midwife = Midwife(settings, order.sandbox, os.getpid())
     try:
-        midwife.start(job, closed=kind_of(job, settings) == "closed", nursed=nursed)
-        midwife.finish(job)
-        return midwife.deliver(job, maker)
+        midwife.begin(nursed=order.nursed, own_network=order.own_network)
+        with open(job, "rb") as file:
+            file.seek(0)
+            planned = limits.plan(messages.decode(file.read()), settings)
+        midwife.start(planned, closed=kind_of(planned, settings) == "closed")
+        midwife.finish(planned)
+        return midwife.deliver(planned, maker)
     except BaseException:
         midwife.abandon()
         raise
@@ -329,16 +342,14 @@ def kind_of(job: dict[str, Any], settings: Settings) -> str:
     return jobs.kind(job, has_group=settings.hierarchy is not None, environment=settings.environment or None)
 
 
-def park(
-    settings: Settings, sandbox: str, zygote: socket.socket, keeper: socket.socket, *, closed: bool, nursed: bool
-) -> NoReturn:
+def park(settings: Settings, order: Order, zygote: socket.socket, keeper: socket.socket) -> NoReturn:
     """The whole life of a midwife: make a sandbox as far as it goes, wait for job and maker, deliver, go."""
     code = 1
     midwife = None
     kernel.name_process("atoll-midwife")
     try:
-        midwife = Midwife(settings, sandbox, os.getppid())
-        _start_parked(midwife, settings, zygote, closed=closed, nursed=nursed)
+        midwife = Midwife(settings, order.sandbox, os.getppid())
+        _start_parked(midwife, settings, zygote, order)
         job, fds = messages.receive(zygote)
         zygote.close()
         _finish_parked(midwife, settings, job, socket.socket(fileno=fds[0]), keeper)
@@ -355,10 +366,11 @@ def park(
         os._exit(code)
 
 
-def _start_parked(midwife: Midwife, settings: Settings, zygote: socket.socket, *, closed: bool, nursed: bool) -> None:
+def _start_parked(midwife: Midwife, settings: Settings, zygote: socket.socket, order: Order) -> None:
     common = {**jobs.COMMON, "environment": settings.environment or None}
     try:
-        midwife.start(limits.plan(common, settings), closed=closed, nursed=nursed, parked=True)
+        midwife.begin(nursed=order.nursed)
+        midwife.start(limits.plan(common, settings), closed=order.closed, parked=True)
     except (BirthFailed, OSError) as error:
         messages.send(zygote, {"failed": str(error)})
         raise

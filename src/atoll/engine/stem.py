@@ -3,6 +3,10 @@
 A forked process shares its parent's memory until either writes to it. The zygote, which talks to clients,
 writes to a lot; its stem only receives and forks, so nearly all of a keeper's memory stays shared.
 Keepers are born as its siblings: the zygote is their parent.
+
+It never sees a job. What it ever had in memory, all guests have in theirs, where hostile code can read it: names of
+hidden files, rules, the environment of somebody else. So a job comes in a file of memory, and who makes a sandbox
+reads it when the first process has been forked.
 """
 
 from __future__ import annotations
@@ -13,12 +17,8 @@ import socket
 import sys
 from typing import NoReturn
 
-from . import keeper, kernel, messages
-from .settings import ID_LENGTH, Settings
-
-PARK_CLOSED, PARK_OPEN, MAKE = b"c", b"o", b"m"
-PARK_NURSED, MAKE_NURSED = b"n", b"N"
-_JOB = 1 + ID_LENGTH
+from . import birthorders, keeper, kernel, messages
+from .settings import Settings
 
 
 def plant(settings: Settings) -> socket.socket:
@@ -31,13 +31,15 @@ def plant(settings: Settings) -> socket.socket:
     return ours
 
 
-def ask(stem: socket.socket, kind: bytes, sandbox: str, job: bytes, *fds: int) -> None:
-    """Have a keeper forked. `fds` is its channel to the zygote; or its maker, and what it closes when it is done.
+def ask(stem: socket.socket, order: birthorders.Order, *fds: int) -> None:
+    """Have a keeper forked.
+
+    `fds` is its channel to the zygote; or its maker, what it closes when it is done, and the file with its job.
 
     Raises:
         OSError: the stem is gone.
     """
-    socket.send_fds(stem, [kind + sandbox.encode() + job], fds)
+    socket.send_fds(stem, [order.encode()], fds)
 
 
 def _grow(settings: Settings, zygote: socket.socket) -> NoReturn:
@@ -45,10 +47,9 @@ def _grow(settings: Settings, zygote: socket.socket) -> NoReturn:
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     kernel.close_from(3, (zygote.fileno(), *settings.held))
     receive = zygote.recvmsg
-    space = socket.CMSG_SPACE(8)
-    size = messages.MAX_MESSAGE + _JOB
+    space = socket.CMSG_SPACE(12)
     while True:
-        data, ancillary, _, _ = receive(size, space, socket.MSG_CMSG_CLOEXEC)
+        data, ancillary, _, _ = receive(birthorders.SIZE, space, socket.MSG_CMSG_CLOEXEC)
         if not data:
             os._exit(0)
         raw = ancillary[0][2]
@@ -56,8 +57,6 @@ def _grow(settings: Settings, zygote: socket.socket) -> NoReturn:
         if kernel.clone(kernel.CLONE_PARENT) == 0:
             zygote.close()
             kernel.name_process("atoll-keeper")
-            closed = data[:1] in (PARK_CLOSED, PARK_NURSED)
-            nursed = data[:1] in (PARK_NURSED, MAKE_NURSED)
-            keeper.live(settings, data[1:_JOB].decode(), data[_JOB:], fds, closed=closed, nursed=nursed)
+            keeper.live(settings, birthorders.decode(data), fds)
         for fd in fds:
             os.close(fd)

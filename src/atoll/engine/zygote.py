@@ -20,6 +20,7 @@ from typing import Any
 from ..guest import borrowed
 from ..guest.fresh import find_own_modules
 from . import (
+    birthorders,
     cgroups,
     findings,
     inspection,
@@ -86,7 +87,10 @@ class Zygote:
         self._settings = settings
         self._listener = listener
         self._stem = stem.plant(settings)
-        self._lots = [Lot("closed", stem.PARK_CLOSED, PARKED_CLOSED), Lot("open", stem.PARK_OPEN, PARKED_OPEN)]
+        self._lots = [
+            Lot("closed", birthorders.PARK_CLOSED, PARKED_CLOSED),
+            Lot("open", birthorders.PARK_OPEN, PARKED_OPEN),
+        ]
         self._nursery_ready = False
         self._poll = select.poll()
         self._poll.register(listener.fileno(), _READABLE)
@@ -189,7 +193,7 @@ class Zygote:
             return
         self._nursery_ready = ready
         lot = self._lots[0]
-        lot.order = stem.PARK_NURSED if ready else stem.PARK_CLOSED
+        lot.order = birthorders.PARK_NURSED if ready else birthorders.PARK_CLOSED
         lot.not_before = 0.0
         for link in lot.parked:
             self._poll.unregister(link.fileno())
@@ -245,15 +249,15 @@ class Zygote:
         if lot and (kind == "closed" or not nursed) and self._hand_over(lot, job, client):
             return
         reader, writer = os.pipe2(os.O_CLOEXEC)
-        sandbox = job["resume"] or new_id()
-        stem.ask(
-            self._stem,
-            stem.MAKE_NURSED if nursed else stem.MAKE,
-            sandbox,
-            messages.encode(job),
-            client.fileno(),
-            writer,
+        order = birthorders.Order(
+            birthorders.MAKE_NURSED if nursed else birthorders.MAKE,
+            job["resume"] or new_id(),
+            resumes=bool(job["resume"]),
+            own_network=job["network"] != "host",
         )
+        with open(os.memfd_create("job", os.MFD_CLOEXEC), "wb", buffering=0) as file:
+            file.write(messages.encode(job))
+            stem.ask(self._stem, order, client.fileno(), writer, file.fileno())
         os.close(writer)
         self._made[reader] = None
         self._poll.register(reader, _READABLE)
@@ -273,7 +277,7 @@ class Zygote:
     def _park(self, lot: Lot) -> None:
         ours, theirs = messages.pair()
         with theirs:
-            stem.ask(self._stem, lot.order, new_id(), b"", theirs.fileno())
+            stem.ask(self._stem, birthorders.Order(lot.order, new_id()), theirs.fileno())
         lot.starting[ours.fileno()] = ours
         self._poll.register(ours.fileno(), _READABLE)
 
