@@ -91,10 +91,11 @@ def imports_of(file):
                 yield base
 
 
-def each_module(*parts):
-    """Run a test on every module of these parts, or on every module that has a part."""
-    chosen = [file for file in modules() if part_of(name_of(file)) in (parts or RANK)]
-    return pytest.mark.parametrize("file", chosen, ids=name_of)
+def modules_of(*parts):
+    """The files and names of the modules of these parts, or of every module that has a part."""
+    chosen = [(file, name_of(file)) for file in modules() if part_of(name_of(file)) in (parts or RANK)]
+    assert chosen, "a rule that looks at nothing cannot fail"
+    return chosen
 
 
 def test_the_reader_of_imports_sees_every_form(tmp_path, monkeypatch):
@@ -115,24 +116,28 @@ def test_every_part_has_a_layer():
     assert found <= RANK.keys(), "give the new part a place in LAYERS"
 
 
-@each_module()
-def test_imports_point_down(file):
-    part = part_of(name_of(file))
-    # At run time the errors know no type: it is for type checkers only.
-    exempt = {"", part, "types" if part == "errors" else part}
-    for module in imports_of(file):
-        if module.split(".")[0] == "atoll" and part_of(module) not in exempt:
-            assert RANK[part_of(module)] < RANK[part], f"{name_of(file)} imports {module}, which lies no lower"
+def test_imports_point_down():
+    faults = []
+    for file, name in modules_of():
+        part = part_of(name)
+        # At run time the errors know no type: it is for type checkers only.
+        exempt = {"", part, "types" if part == "errors" else part}
+        for module in imports_of(file):
+            is_ours = module.split(".")[0] == "atoll" and part_of(module) not in exempt
+            if is_ours and RANK[part_of(module)] >= RANK[part]:
+                faults.append(f"{name} imports {module}, which lies no lower")
+    assert not faults
 
 
-@each_module(*GUEST_MAY_IMPORT)
-def test_the_guest_imports_only_the_standard_library_and_the_wire(file):
-    for module in imports_of(file):
-        top = module.split(".")[0]
-        if top == "atoll":
-            assert part_of(module) in GUEST_MAY_IMPORT, f"{name_of(file)} imports {module}"
-        else:
-            assert top in sys.stdlib_module_names, f"{name_of(file)} imports {module}"
+def test_the_guest_imports_only_the_standard_library_and_the_wire():
+    faults = []
+    for file, name in modules_of(*GUEST_MAY_IMPORT):
+        for module in imports_of(file):
+            top = module.split(".")[0]
+            allowed = part_of(module) in GUEST_MAY_IMPORT if top == "atoll" else top in sys.stdlib_module_names
+            if not allowed:
+                faults.append(f"{name} imports {module}")
+    assert not faults
 
 
 def wall_of(module):
@@ -140,36 +145,54 @@ def wall_of(module):
     return module.split(".")[2].split("_")[0]
 
 
-@each_module("drivers")
-def test_drivers_do_not_import_each_other(file):
-    for module in imports_of(file):
-        if module.startswith("atoll.drivers."):
-            assert wall_of(module) == wall_of(name_of(file)), f"{name_of(file)} imports {module}"
+def test_drivers_do_not_import_each_other():
+    drivers = [(file, name) for file, name in modules_of("drivers") if name != "atoll.drivers"]
+    faults = [
+        f"{name} imports {module}"
+        for file, name in drivers
+        for module in imports_of(file)
+        if module.startswith("atoll.drivers.") and wall_of(module) != wall_of(name)
+    ]
+    assert not faults
 
 
-@each_module(*PURE_PARTS)
-def test_the_pure_parts_do_no_io(file):
+def io_of(file):
+    """What a module does beyond computing, as far as it can be read."""
     outside = {module for module in imports_of(file) if not module.startswith("atoll")}
-    assert outside <= PURE_MODULES
+    yield from (f"imports {module}" for module in sorted(outside - PURE_MODULES))
     for node in ast.walk(ast.parse(file.read_bytes())):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            assert node.func.id not in {"open", "print", "input", "exec", "eval"}
-        if not isinstance(node, ast.Attribute):
-            continue
-        if ast.unparse(node.value) == "os":
-            assert node.attr in PURE_OS, f"os.{node.attr}"
-        if ast.unparse(node.value) == "os.path":
-            assert node.attr in PURE_OS_PATH, f"os.path.{node.attr}"
+            if node.func.id in {"open", "print", "input", "exec", "eval"}:
+                yield f"calls {node.func.id}"
+        elif isinstance(node, ast.Attribute):
+            owner = ast.unparse(node.value)
+            if (owner == "os" and node.attr not in PURE_OS) or (owner == "os.path" and node.attr not in PURE_OS_PATH):
+                yield f"uses {owner}.{node.attr}"
 
 
-@each_module()
-def test_no_module_is_too_long(file):
-    assert len(file.read_text().splitlines()) <= LONGEST_MODULE
+def test_the_pure_parts_do_no_io():
+    faults = [f"{name} {what}" for file, name in modules_of(*PURE_PARTS) for what in io_of(file)]
+    assert not faults
 
 
-@each_module(*GUEST_MAY_IMPORT)
-def test_guest_and_wire_parse_as_python_3_8(file):
-    ast.parse(file.read_bytes(), feature_version=(3, 8))
+def test_what_does_io_is_seen():
+    file = SOURCE / "home.py"
+    assert {"uses os.environ"} <= set(io_of(file)), "the control"
+
+
+def test_no_module_is_too_long():
+    lengths = {name: len(file.read_text().splitlines()) for file, name in modules_of()}
+    assert {name: length for name, length in lengths.items() if length > LONGEST_MODULE} == {}
+
+
+def test_guest_and_wire_parse_as_python_3_8():
+    faults = []
+    for file, name in modules_of(*GUEST_MAY_IMPORT):
+        try:
+            ast.parse(file.read_bytes(), feature_version=(3, 8))
+        except SyntaxError as error:
+            faults.append(f"{name}: {error}")
+    assert not faults
 
 
 def loaded_by(statement):
@@ -221,9 +244,8 @@ def test_the_public_names_are_the_facades_the_errors_and_the_types():
     assert set(atoll.__all__) <= set(dir(atoll))
 
 
-@pytest.mark.parametrize("name", atoll.__all__)
-def test_every_public_name_can_be_had(name):
-    assert getattr(atoll, name) is not None
+def test_every_public_name_can_be_had():
+    assert [name for name in atoll.__all__ if getattr(atoll, name, None) is None] == []
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -54,7 +54,7 @@ class Arena:
         self._maker = Maker("atk", self._uid)
         self.state = self._maker.state
         self._began = residue.start_time(self._maker._process.pid)
-        self._space = os.readlink(f"/proc/{self._maker.zygote()}/ns/mnt")
+        self._space = residue.mount_namespace(self._maker.zygote())
         self._judging = threading.Thread(target=self._judge)
         self._judging.start()
         threading.Thread(target=self._pace.follow, args=(self._over,), daemon=True).start()

@@ -112,8 +112,8 @@ def test_a_mount_that_is_left_is_found(arena):
     finally:
         subprocess.run(["umount", place], check=True)
         arena.clean()
-    assert found(arena) == ["left over"]
-    assert "mounts" in arena.report.violations[0].what
+    # In so short a time other things may not have ended yet: they are no fault of this test's.
+    assert any(each.kind == "left over" and each.what.startswith("mounts") for each in arena.report.violations)
 
 
 @needs_root

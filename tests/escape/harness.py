@@ -262,7 +262,7 @@ class Maker:
 
     def close(self):
         """End everything, and look that it has ended."""
-        mounts = os.readlink(f"/proc/{self.zygote()}/ns/mnt") if self.driver == "jail" else None
+        mounts = residue.mount_namespace(self.zygote()) if self.driver == "jail" else None
         self.call("end")
         self.leave()
         if mounts:

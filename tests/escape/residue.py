@@ -1,10 +1,14 @@
 """What is there of a sandbox on the host, looked at from a process that has nothing to do with it."""
 
+import fcntl
 import glob
 import json
 import os
 import re
+import struct
 import subprocess
+
+_NS_GET_MNTNS_ID = 0x8008B705
 
 
 def start_time(pid):
@@ -37,22 +41,33 @@ def descendants(pid):
 
 def siblings(pid):
     """The processes that see the same mounts: of a zygote, its stem and all keepers."""
+    namespace = mount_namespace(pid)
+    return in_mount_namespace(namespace) if namespace is not None else []
+
+
+def mount_namespace(pid):
+    """What tells a process's mount namespace from all others that there are and were; None if the process is gone.
+
+    The inode that /proc shows does not: the next namespace gets that of one that has ended. Before Linux 6.11 there
+    is nothing else.
+    """
     try:
-        namespace = os.readlink(f"/proc/{pid}/ns/mnt")
+        fd = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return []
-    return in_mount_namespace(namespace)
+        return None
+    try:
+        return struct.unpack("Q", fcntl.ioctl(fd, _NS_GET_MNTNS_ID, bytes(8)))[0]
+    except OSError:
+        return os.fstat(fd).st_ino
+    finally:
+        os.close(fd)
 
 
 def in_mount_namespace(namespace):
     found = []
     for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                if os.readlink(f"/proc/{name}/ns/mnt") == namespace and start_time(name) is not None:
-                    found.append(int(name))
-            except OSError:
-                continue
+        if name.isdigit() and mount_namespace(name) == namespace and start_time(name) is not None:
+            found.append(int(name))
     return found
 
 
