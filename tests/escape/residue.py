@@ -64,11 +64,11 @@ def mount_namespace(pid):
 
 
 def in_mount_namespace(namespace):
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit() and mount_namespace(name) == namespace and start_time(name) is not None:
-            found.append(int(name))
-    return found
+    return [
+        int(name)
+        for name in os.listdir("/proc")
+        if name.isdigit() and mount_namespace(name) == namespace and start_time(name) is not None
+    ]
 
 
 def of_user(uid):

@@ -13,10 +13,11 @@ def all_processes(box):
 
 
 def check_gone(maker, box, processes):
-    """At once, but for the keeper itself, which has just answered and is about to end."""
+    """At once, but for the keeper itself and the sockets that it has just answered by: it is about to end."""
     keeper = [each for each in processes if each[0] == box.handle["pid"]]
-    assert residue.traces(maker, box, [each for each in processes if each not in keeper]) == {}
-    eventually(lambda: not any(map(residue.is_alive, keeper)), "the keeper is gone")
+    left = residue.traces(maker, box, [each for each in processes if each not in keeper])
+    assert left.keys() <= {"sockets"}, left
+    eventually(lambda: residue.traces(maker, box, processes) == {}, "the keeper is gone")
 
 
 def leave_things_behind(box):
@@ -106,8 +107,8 @@ def test_many_sandboxes_later_only_those_that_wait_for_a_user_are_there(maker):
         sockets = {name for name in os.listdir(f"{maker.state}/jail/run") if name.startswith("sb-")}
         family = len(residue.siblings(zygote))
         links = len(os.listdir(f"/proc/{zygote}/fd"))
-        # With each sandbox goes its keeper, its first process, a context that was made ahead, and the shadow of that.
-        small = family <= 2 + 4 * len(boxes) and links <= 14 + len(boxes)
+        # With each sandbox goes its keeper, its first process, and a context that was made ahead.
+        small = family <= 2 + 3 * len(boxes) and links <= 14 + len(boxes)
         return boxes == sockets and small and all(map(answers, (f"{maker.state}/jail/run/{name}" for name in boxes)))
 
     eventually(tidy, "nothing is left of twenty sandboxes")
