@@ -41,7 +41,7 @@ def other(source, tmp_path):
 
 def steps():
     """Every step, as long as there are more, or a sample of them."""
-    return (step for step in itertools.count(1) if thorough.is_sampled(step, every=5))
+    return (step for step in itertools.count(1) if thorough.is_chosen(step, every=5))
 
 
 def test_an_upload_is_whole_or_not_there_whichever_step_it_is_killed_at(codebases, source, other, home, same):

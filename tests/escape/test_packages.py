@@ -269,7 +269,7 @@ def test_a_package_that_is_hostile_when_it_is_imported_gets_nowhere(maker):
 
 
 def tamperings():
-    """Each of them as root and as a user; in a sample, one day as one and the other day as the other."""
+    """Each of them as root and as a user; unless all is wanted, one as root and the next as a user."""
     for number, name in enumerate(TAMPERED):
         for maker in thorough.turns(("root", "user"), number):
             yield name, maker

@@ -10,7 +10,7 @@ from atoll.client.choosing import why_not_ready
 from atoll.io import BlockingIO, drive
 from atoll.testing.needs import needed
 
-from ..thorough import SEED, THOROUGH
+from ..thorough import THOROUGH
 
 OTHERS = 2
 LOCAL = ("jail", "fake", "bwrap", "docker", "gvisor", "inprocess", "wasm", "jupyter")
@@ -45,13 +45,13 @@ def once(test):
 def fit_for(test):
     """The walls that a test runs on, of those that can do what it needs: the default one, and of the others some.
 
-    Which ones is another matter for each test and each day. ATOLL_THOROUGH=1 takes all of them.
+    Which ones is decided by the name of the test. ATOLL_THOROUGH=1 takes all of them.
     """
     names = [name for name, capabilities in ready().items() if needed(test) <= capabilities]
     first, others = names[:1], names[1:]
     if getattr(test, "parity_once", False):
         return first
     if not THOROUGH and others:
-        start = (SEED + crc32(test.__name__.encode())) % len(others)
+        start = crc32(test.__name__.encode()) % len(others)
         others = [*others[start:], *others[:start]][:OTHERS]
     return [*first, *others]

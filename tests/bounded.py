@@ -1,50 +1,50 @@
-"""One pass of the tests: `attempt.py SECONDS LOG COMMAND...`. The exit code is the command's, or 124 at the time limit.
+"""Run a command that comes to an end, and that leaves nothing behind: `bounded.py SECONDS COMMAND...`.
 
-It comes to an end whatever the tests do. They write to the file LOG, which is shown as it grows: a pipe would stay open
-for as long as anything that they have started lives. All that they have started, and that outlives them, becomes a
-child of this process, and is killed, so that the next pass begins as the first one did.
+The exit code is the command's, or 124 when its time is over. The command writes to a file, which is shown as it grows: a
+pipe would stay open for as long as anything that it has started lives. What outlives it, because a test was killed
+perhaps, becomes a child of this process, and is killed.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import resource
 import shutil
 import signal
 import sys
+import tempfile
 import time
 
 OVER = 124
 _SUBREAPER = 36
-_DESCENDANTS_END = 10.0
-"""How long what the tests have started may take to end by itself: an engine takes its mounts and networks along."""
-
+# How long what outlives the command may take to end by itself: an engine takes its mounts and networks along.
+_PATIENCE = 10.0
+_KILLING = 20.0
+# A shell's background job ignores SIGINT, and so would all that the tests mean to interrupt.
 _DEFAULT = [signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE, signal.SIGCHLD]
 
 
-class Log:
+class Output:
     """What a command writes, shown as it grows."""
 
-    def __init__(self, path: str) -> None:
-        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    def __init__(self) -> None:
+        self.file = tempfile.TemporaryFile()
         self._at = 0
 
     def show(self) -> None:
-        while data := os.pread(self.fd, 1 << 16, self._at):
+        while data := os.pread(self.file.fileno(), 1 << 16, self._at):
             self._at += len(data)
             sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
 
 
 class Family:
-    """The command, and everything that it has ever started."""
+    """A command, and everything that it has ever started."""
 
     def __init__(self, command: list[str], output: int) -> None:
         ctypes.CDLL(None).prctl(_SUBREAPER, 1)
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
         null = os.open(os.devnull, os.O_RDONLY)
-        # A shell's background job ignores SIGINT, and so would all that the tests mean to interrupt.
         self._first = os.posix_spawn(
             shutil.which(command[0]) or command[0],
             command,
@@ -57,7 +57,7 @@ class Family:
         self.exit_code: int | None = None
 
     def wait(self, seconds: float) -> bool:
-        """Bury the dead, for a while or until somebody dies; whether there is anybody left."""
+        """Reap those that have ended, for a while or until one ends; whether any is left."""
         signal.sigtimedwait([signal.SIGCHLD], seconds)
         try:
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
@@ -68,8 +68,8 @@ class Family:
         return True
 
     def kill(self) -> None:
-        """Until nobody is left, or only those whom even this does not end."""
-        until = time.monotonic() + 20
+        """Kill all, until none is left, or only those that even this does not end."""
+        until = time.monotonic() + _KILLING
         while self.wait(0.05) and time.monotonic() < until:
             for pid in _below(os.getpid()):
                 try:
@@ -93,35 +93,33 @@ def _below(top: int) -> list[int]:
     return found[1:]
 
 
-def main(seconds: float, path: str, command: list[str]) -> int:
-    """Run it."""
+def _end(number: int, _: object) -> None:
+    sys.exit(f"The run was ended by signal {number}.")
+
+
+def main(seconds: float, command: list[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(
-            number, lambda number, _: sys.exit(f"This pass was ended by signal {number}, sent to its keeper.")
-        )
-    log = Log(path)
-    family = Family(command, log.fd)
+        signal.signal(number, _end)
+    output = Output()
+    family = Family(command, output.file.fileno())
     until = time.monotonic() + seconds
     try:
         while family.exit_code is None and time.monotonic() < until:
             family.wait(0.5)
-            log.show()
+            output.show()
         code = family.exit_code
-        if code is None:
-            os.write(log.fd, f"\nThis pass was ended: it took more than {seconds:g} seconds.\n".encode())
-        else:
-            if code < 0:
-                os.write(log.fd, f"\nThis pass was ended by signal {-code}, which nobody here has sent.\n".encode())
-            until = time.monotonic() + _DESCENDANTS_END
+        if code is not None:
+            until = time.monotonic() + _PATIENCE
             while family.wait(0.1) and time.monotonic() < until:
                 pass
     finally:
         family.kill()
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        os.write(log.fd, f"processor time: {used.ru_utime:.0f} s user, {used.ru_stime:.0f} s system\n".encode())
-        log.show()
-    return OVER if code is None else code % 256
+        output.show()
+    if code is None:
+        sys.stdout.write(f"\nThe run was ended: it took more than {seconds:g} seconds.\n")
+        return OVER
+    return code % 256
 
 
 if __name__ == "__main__":
-    sys.exit(main(float(sys.argv[1]), sys.argv[2], sys.argv[3:]))
+    sys.exit(main(float(sys.argv[1]), sys.argv[2:]))
