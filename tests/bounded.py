@@ -1,8 +1,8 @@
 """Run a command that comes to an end, and that leaves nothing behind: `bounded.py SECONDS COMMAND...`.
 
-The exit code is the command's, or 124 when its time is over. The command writes to a file, which is shown as it grows: a
-pipe would stay open for as long as anything that it has started lives. What outlives it, because a test was killed
-perhaps, becomes a child of this process, and is killed.
+The exit code is the command's, or 124 when its time is over. The command writes to a file, which is shown as it
+grows: a pipe would stay open for as long as anything that it has started lives. What outlives it, because a test was
+killed perhaps, becomes a child of this process, and is killed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Output:
     """What a command writes, shown as it grows."""
 
     def __init__(self) -> None:
-        self.file = tempfile.TemporaryFile()
+        self.file = tempfile.TemporaryFile()  # noqa: SIM115 - it is open as long as this process is there
         self._at = 0
 
     def show(self) -> None:

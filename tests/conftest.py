@@ -9,11 +9,10 @@ import tempfile
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests import passes, sampling, thorough, watchdog
+from tests import thorough, tiers, watchdog
 
 _home = tempfile.mkdtemp(prefix="at-", dir="/tmp")
 os.environ["ATOLL_HOME"] = _home
-# The processes of pytest-xdist agree on the day, however late it is.
 os.environ.update(thorough.ENVIRONMENT)
 
 # A background job of a shell ignores SIGINT, and what it starts does: nothing could be interrupted.
@@ -60,12 +59,14 @@ LONGEST = [
 
 
 def pytest_configure(config):
-    if "ATOLL_SAMPLE" in thorough.ENVIRONMENT:
+    if "ATOLL_TIER" in thorough.ENVIRONMENT:
         return  # a test that runs pytest in its own process
     config.pluginmanager.register(watchdog, "atoll-watchdog")
-    config.pluginmanager.register(sampling.Sampling(config), "atoll-sampling")
-    if passes.PATH:
-        config.pluginmanager.register(passes.Passes(passes.PATH), "atoll-passes")
+    config.pluginmanager.register(tiers.Tier(config), "atoll-tier")
+
+
+def pytest_report_header():
+    return f"ATOLL_THOROUGH={int(thorough.THOROUGH)} ATOLL_SEED={thorough.SEED}"
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -84,14 +85,6 @@ def pytest_collection_modifyitems(items):
     if "PYTEST_XDIST_WORKER" in os.environ:
         order = {f"tests/{name}.py": number for number, name in enumerate(LONGEST)}
         items.sort(key=lambda item: order.get(item.nodeid.partition("::")[0], len(order)))
-
-
-def pytest_terminal_summary(terminalreporter):
-    if terminalreporter.stats.get("failed") and not thorough.THOROUGH:
-        terminalreporter.write_line(
-            f"Of what is repeated a sample was tried: ATOLL_SEED={thorough.SEED} tries it again, "
-            "ATOLL_THOROUGH=1 tries everything."
-        )
 
 
 def pytest_unconfigure() -> None:

@@ -1,7 +1,7 @@
-"""How much of what can be repeated is repeated: a fixed part of it, or all with ATOLL_THOROUGH=1 (`make test-thorough`).
+"""How much of what can be repeated is repeated: a fixed part, or all with ATOLL_THOROUGH=1 (`make test-thorough`).
 
-ATOLL_SEED is what chance is made from; it is 0 in `make test`, so that the same commit does the same each time, and a new
-one in each thorough run, which prints it.
+ATOLL_SEED is what chance is made from; it is 0 in `make test`, so that the same commit does the same each time, and a
+new one in each thorough run, which prints it.
 """
 
 from __future__ import annotations

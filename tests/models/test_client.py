@@ -29,7 +29,10 @@ from tests.playedmodel import (
 
 from atoll.errors import InvalidInput, ModelError
 from atoll.models import Usage, load, retrying
+from atoll.models.dialing import Lost, Ticket
+from atoll.models.endpoint import Address
 from atoll.models.threads import Worker
+from atoll.models.transport import Transport
 from atoll.testing.waiting import eventually
 
 HI = [{"role": "user", "content": "hi"}]
@@ -107,6 +110,20 @@ def test_connections_are_kept(run):
         run(work)
         run(work)  # another event loop
         assert [request.connection for request in server.requests] == [1] * 5 + [2] * 5
+
+
+def test_who_is_cancelled_before_it_begins_closes_the_connection_that_it_would_have_used():
+    with PlayedModel(lambda request: says("x")) as server:
+        transport = Transport(Address("http", "127.0.0.1", int(server.url.split(":")[2].split("/")[0]), "/v1"))
+        transport.post("/v1/models", {}, b"{}", Ticket(), 5)
+        [(_, kept)] = transport._idle
+        assert kept.socket.fileno() >= 0, "the control: it is kept"
+        cancelled = Ticket()
+        cancelled.cancel()
+        with pytest.raises(Lost, match="cancelled"):
+            transport.post("/v1/models", {}, b"{}", cancelled, 5)
+        assert kept.socket.fileno() == -1
+        assert transport._idle == []
 
 
 def test_a_kept_connection_that_the_server_has_closed_is_no_failure():

@@ -77,7 +77,12 @@ class Transport:
                     return None
                 since, connection = self._idle.pop()
             if time.monotonic() - since < IDLE_SECONDS and _is_quiet(connection.socket):
-                ticket.hold(connection.socket)
+                try:
+                    ticket.hold(connection.socket)
+                except Lost:
+                    # It was cancelled a moment ago: nobody else has the connection.
+                    connection.socket.close()
+                    raise
                 return connection
             connection.socket.close()
 
