@@ -10,6 +10,7 @@ import time
 import pytest
 from tests import thorough
 
+from atoll import SandboxError
 from atoll.review import apply, changes
 from atoll.review.content import Allowance
 from atoll.review.lines import changed_blocks
@@ -104,6 +105,17 @@ def test_the_names_of_one_file_cannot_add_up_to_a_long_time_or_a_full_disk(memor
     assert len(found) == 121
     assert len(read) == 65, "the file once, and as often as there is to spare"
     assert len(apply(memory.stage).applied) == 65
+
+
+def test_long_names_of_one_file_cannot_fill_the_memory(memory, monkeypatch):
+    monkeypatch.setattr("atoll.review.candidates.MOST_TEXT", 1 << 20)
+    here = os.path.join(*["d" * 250] * 12)
+    path = memory.in_merged(f"{here}/f", "")
+    assert changes(memory.stage), "the control"
+    for number in range(400):
+        os.link(path, memory.in_merged(f"{here}/n{number}"))
+    with pytest.raises(SandboxError, match="names"):
+        changes(memory.stage)
 
 
 @pytest.mark.parametrize(
