@@ -13,6 +13,7 @@ from .candidates import Candidates, find_candidates
 from .comparing import Comparison, Difference, is_masked
 from .judging import Judge, judge_of
 from .stage import Stage
+from .traps import folded_path, parts_of_repositories
 from .tree import Tree
 
 
@@ -44,6 +45,7 @@ class Look:
         self.source = Tree(self._root, one_mount=True)
         self.base: Base = load_base(stage.base)
         self.candidates = Candidates()
+        self._coming: frozenset[str] = frozenset()
         # What a review keeps lies in the state directory, with all else that decides what is trusted.
         state, root = os.path.dirname(os.path.realpath(stage.state)), stage.source.rstrip("/") + "/"
         self._state = state.removeprefix(root) if state.startswith(root) else None
@@ -62,6 +64,10 @@ class Look:
             f"{self._state}/".startswith(f"{path}/") or f"{path}/".startswith(f"{self._state}/")
         )
 
+    def is_coming(self, path: str) -> bool:
+        """Whether a part of a repository is among the differences, or a directory that they need."""
+        return folded_path(path) in self._coming
+
     def hides_mode(self, before: int, after: int) -> bool:
         """Whether a file's bits differ only because a view shows them so."""
         return self._masked and is_masked(before, after)
@@ -73,4 +79,7 @@ class Look:
         for path in self.base.applied:
             # If it is gone from the sandbox, no layer may say so: a view never had it below them.
             self.candidates.add(path)
-        return comparison.run(self.candidates, wanted)
+        found = comparison.run(self.candidates, wanted)
+        new = (difference.change.path for difference in found if difference.new is not None)
+        self._coming = frozenset(part for path in new for part in parts_of_repositories(path))
+        return found
