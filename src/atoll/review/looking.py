@@ -64,9 +64,15 @@ class Look:
             f"{self._state}/".startswith(f"{path}/") or f"{path}/".startswith(f"{self._state}/")
         )
 
-    def is_coming(self, path: str) -> bool:
-        """Whether a part of a repository is among the differences, or a directory that they need."""
-        return folded_path(path) in self._coming
+    def may_be_there(self, path: str) -> bool:
+        """Whether the source may have a part of a repository at a path after an apply.
+
+        What the sandbox has now does not tell: it could take one part away while the other is judged, and have both
+        back when they are brought over.
+        """
+        return folded_path(path) in self._coming or any(
+            tree.stat(path) is not None for tree in (self.merged, self.source)
+        )
 
     def hides_mode(self, before: int, after: int) -> bool:
         """Whether a file's bits differ only because a view shows them so."""

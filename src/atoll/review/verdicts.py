@@ -97,15 +97,9 @@ def _trap(look: Look, change: Change) -> str | None:
     directory = change.type == "directory"
     if springs(change.path, directory=directory, link=change.type == "symlink"):
         return _TRAP
-    if completes(change.path, lambda path: _may_be_there(look, path)):
+    if completes(change.path, look.may_be_there):
         return _TRAP
     return _STARTS if starts(change.path, directory=directory) else None
-
-
-def _may_be_there(look: Look, path: str) -> bool:
-    """Whether the source may have something there afterwards. What the sandbox has now does not tell: it could take
-    one part away while the other is judged, and have both back when they are brought over."""
-    return look.is_coming(path) or any(tree.stat(path) is not None for tree in (look.merged, look.source))
 
 
 def _link_refusal(look: Look, change: Change) -> str | None:
