@@ -10,7 +10,9 @@ import time
 import pytest
 from tests import thorough
 
+from atoll import SandboxError
 from atoll.review import apply, changes
+from atoll.review.content import Allowance
 from atoll.review.lines import changed_blocks
 from atoll.review.text import format_diff, format_stat
 from atoll.types import Change
@@ -90,6 +92,30 @@ def test_many_small_holes_cannot_add_up_to_a_long_time(memory):
     read = [change for change in found if change.digest is not None]
     assert len(found) == 100
     assert 0 < len(read) <= 16
+
+
+def test_the_names_of_one_file_cannot_add_up_to_a_long_time_or_a_full_disk(memory, monkeypatch):
+    """A name costs the sandbox nothing, and each was read, and copied by an apply, as a file of its own."""
+    monkeypatch.setattr("atoll.review.comparing.Allowance", lambda: Allowance(spare=64 << 20))
+    path = memory.in_merged("f", b"x" * (1 << 20))
+    for number in range(120):
+        os.link(path, memory.in_merged(f"n{number}"))
+    found = changes(memory.stage)
+    read = [change for change in found if change.digest is not None]
+    assert len(found) == 121
+    assert len(read) == 65, "the file once, and as often as there is to spare"
+    assert len(apply(memory.stage).applied) == 65
+
+
+def test_long_names_of_one_file_cannot_fill_the_memory(memory, monkeypatch):
+    monkeypatch.setattr("atoll.review.candidates.MOST_TEXT", 1 << 20)
+    here = os.path.join(*["d" * 250] * 12)
+    path = memory.in_merged(f"{here}/f", "")
+    assert changes(memory.stage), "the control"
+    for number in range(400):
+        os.link(path, memory.in_merged(f"{here}/n{number}"))
+    with pytest.raises(SandboxError, match="names"):
+        changes(memory.stage)
 
 
 @pytest.mark.parametrize(

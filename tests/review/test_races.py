@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from atoll import FileError
-from atoll.review import apply, changes, points
+from atoll.review import apply, applying, changes, points
 
 from .overlays import IN_MEMORY, Overlay, place, read, snapshot
 from .test_apply import assert_clean
@@ -297,3 +297,29 @@ def test_a_file_that_never_holds_still_is_told_and_not_applied(both):
     assert done.applied == ()
     assert list(done.rejected) == ["busy"]
     assert apply(both.stage, ["busy"]).applied == ("busy",)
+
+
+def test_parts_of_a_repository_that_are_away_while_others_are_judged(monkeypatch):
+    """Neither is trusted to be missing: from inside a sandbox, which hears by inotify how far an apply is, this made
+    a directory of the source a repository whose configuration has commands, at the first try."""
+    parts = ("HEAD", "config", "objects/k", "refs/k")
+    judge = applying.refusal
+
+    def judged(look, difference, *args, **keywords):
+        name = "objects" if difference.change.path.startswith("x/HEAD") else "HEAD"
+        os.rename(overlay.in_merged(f"x/{name}"), overlay.in_merged(f"away-{name}"))
+        try:
+            return judge(look, difference, *args, **keywords)
+        finally:
+            os.rename(overlay.in_merged(f"away-{name}"), overlay.in_merged(f"x/{name}"))
+
+    for attack in (False, True):
+        with Overlay(where=IN_MEMORY) as overlay:
+            overlay.start()
+            for name in (*parts, "plain"):
+                overlay.in_merged(f"x/{name}", "")
+            monkeypatch.setattr(applying, "refusal", judged if attack else judge)
+            done = apply(overlay.stage)
+            assert {"x/HEAD", "x/objects", "x/config"} <= set(done.rejected)
+            assert "x/plain" in done.applied
+            assert not os.path.exists(overlay.in_source("x/HEAD"))

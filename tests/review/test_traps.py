@@ -171,3 +171,17 @@ def test_the_state_directory_is_changed_by_nobody_even_where_a_source_holds_it(o
     assert done.applied == ("statement",)
     assert "state directory" in done.rejected["state/trusted.json"]
     assert "state/trusted.json" in apply(overlay.stage).applied, "elsewhere it is a file as others are"
+
+
+def test_a_directory_that_nobody_asked_for_makes_no_repository(overlay):
+    """It is made because of a file in it, and was the last part of one."""
+    overlay.start()
+    for name in ("HEAD", "config", "refs/k"):
+        overlay.in_merged(f"x/{name}", "")
+    assert "x/HEAD" in apply(overlay.stage).applied
+    for name in ("objects/k", "plain/k"):
+        overlay.in_merged(f"x/{name}", "")
+    done = apply(overlay.stage, ["x/objects/k", "x/plain/k"])
+    assert list(done.rejected) == ["x/objects/k"]
+    assert done.applied == ("x/plain", "x/plain/k")
+    assert not (Path(overlay.source) / "x/objects").exists()

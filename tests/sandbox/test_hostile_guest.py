@@ -25,8 +25,8 @@ from tests.sandbox.hostile import (
     says,
 )
 
-from atoll import AtollError, Busy, ProtocolError, SandboxGone, Unresponsive
-from atoll.client import files, links, running, transfer
+from atoll import AtollError, Busy, FileError, ProtocolError, SandboxGone, Unresponsive
+from atoll.client import files, landing, links, running, transfer
 from atoll.errors import TimedOut
 from atoll.io import drive
 from atoll.wire import frames
@@ -247,6 +247,19 @@ def test_an_entry_that_cannot_be_is_refused(header, tmp_path):
     script = data(stream, channel=2) + end({"ok": {"entries": 1}}, channel=2)
     outcome = attempt_named("download a tree", script, tmp_path)
     assert isinstance(outcome, ProtocolError)
+
+
+def test_links_that_are_left_out_cannot_fill_the_memory(tmp_path, monkeypatch):
+    """A million of them, each with a path of 4,000 bytes, took 4 GB here and nothing of what `max_size` says."""
+    monkeypatch.setattr(landing, "_MOST_SKIPPED", 1000)
+    many = [Entry(f"{number:0100}", "symlink", 0o777, 1.0, 0, "x") for number in range(11)]
+    for number in (10, 11):
+        script = data(tree(*many[:number]), channel=2) + end({"ok": {"skipped": 0}}, channel=2)
+        outcome = attempt_named("download a tree", script, tmp_path)
+        if number == 10:
+            assert len(outcome.skipped) == 10, "the control"
+        else:
+            assert isinstance(outcome, FileError), outcome
 
 
 def flood(frame, count):

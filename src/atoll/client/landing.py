@@ -18,6 +18,8 @@ from ..wire.tree import DIRECTORY, FILE, BadTree, Entry, Reader
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 MAX_ENTRIES = 1 << 20
+# What is left out is kept as text, and costs the guest nothing.
+_MOST_SKIPPED = 32 << 20
 
 
 class Landing:
@@ -45,6 +47,7 @@ class Landing:
         self._left = 0
         self._counts = dict.fromkeys((FILE, DIRECTORY, "symlink", "size"), 0)
         self._skipped: list[str] = []
+        self._skipped_room = _MOST_SKIPPED
 
     def take(self, data: bytes) -> None:
         """Raises ProtocolError for what no honest guest sends, FileError for what the host refuses."""
@@ -94,9 +97,18 @@ class Landing:
         elif self._symlinks:
             self._make_link(entry.target or "", name)
         else:
-            self._skipped.append(entry.path)
+            self._skip(entry.path)
             return
         self._counts[entry.type] += 1
+
+    def _skip(self, path: str) -> None:
+        self._skipped_room -= len(path)
+        if self._skipped_room < 0:
+            raise FileError(
+                "The tree has too many symbolic links to name; download a smaller directory, or give symlinks=True.",
+                errno=errno.EFBIG,
+            )
+        self._skipped.append(path)
 
     def _begin_file(self, entry: Entry, name: str) -> None:
         self._place = self._free_name(name)

@@ -27,6 +27,7 @@ from .places import Rules
 from .recording import Recorder
 from .restack import Sandbox
 from .settings import BirthFailed, Settings
+from .sockets import SocketWatch
 from .watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class Keeper:
         self._done = False
         self._recorder = Recorder(settings.layout.box(sandbox), self._source)
         self._watchdog = Watchdog.needed(born, settings.layout.box(sandbox))
+        self._sockets = SocketWatch.needed(born, self._processes)
         self._denials: Listener | None = None
         self._poll = select.poll()
         self._poll.register(self._control.fileno(), _ENDED_ONLY)
@@ -94,8 +96,8 @@ class Keeper:
             if time.time() >= self._expires or not os.path.exists(self._address):
                 # Without its socket nobody can ever reach it again: the state directory was removed.
                 self._done = True
-            elif self._watchdog and not self._paused:
-                self._watchdog.look(time.monotonic())
+            elif not self._paused:
+                self._watch()
             self._recorder.is_busy()
             if self._denials:
                 self._denials.look(time.monotonic(), at_once=self._done)
@@ -107,6 +109,12 @@ class Keeper:
             group.thaw()  # a frozen process cannot die
         elif self._paused:
             self._freeze(frozen=False)
+
+    def _watch(self) -> None:
+        if self._watchdog:
+            self._watchdog.look(time.monotonic())
+        if self._sockets:
+            self._sockets.look(time.monotonic())
 
     def _attend(self, fd: int) -> None:
         if fd == self._listener.fileno():
@@ -139,6 +147,8 @@ class Keeper:
         wait = max(0.0, self._expires - time.time())
         if self._watchdog and not self._paused:
             wait = min(wait, self._watchdog.due(time.monotonic()))
+        if self._sockets and not self._paused:
+            wait = min(wait, self._sockets.due(time.monotonic()))
         if self._denials:
             wait = min(wait, self._denials.due(time.monotonic()))
         if self._errand:
@@ -241,7 +251,7 @@ class Keeper:
 
     def on_metrics(self, client: socket.socket, request: dict[str, Any]) -> None:
         group = self._group()
-        pids = group.members() if group else usage.descendants(self._first)
+        pids = self._processes()
         box, held = self._settings.layout.box(self._id), self._facts["limits"]["disk"]
         answer = {
             "memory": group.memory_used() if group else usage.memory(pids),
@@ -265,6 +275,10 @@ class Keeper:
 
     def _group(self) -> cgroups.Group | None:
         return cgroups.Group(self._settings.hierarchy, self._id) if self._settings.hierarchy else None
+
+    def _processes(self) -> list[int]:
+        group = self._group()
+        return group.members() if group else usage.descendants(self._first)
 
     def _freeze(self, *, frozen: bool) -> None:
         group = self._group()

@@ -13,6 +13,8 @@ from . import beneath
 from .tree import Tree, is_too_deep, join
 
 MOST_PATHS = 1_000_000
+# Their names together: a name is free on the sandbox's disk where a file has many, and its path is long.
+MOST_TEXT = 256 << 20
 
 # A directory hides what is below it in the source; something shows what is elsewhere; a file has no content yet.
 OPAQUE, REDIRECT, METACOPY = ".overlay.opaque", ".overlay.redirect", ".overlay.metacopy"
@@ -30,13 +32,16 @@ class Candidates:
         self.whole: set[str] = set()
         self.opaque: set[str] = set()
         self.renamed: set[str] = set()
+        self._text = 0
 
     def add(self, path: str) -> None:
         """Raises SandboxError when there are too many to review."""
-        self.paths.add(path)
-        if len(self.paths) > MOST_PATHS:
+        if path not in self.paths:
+            self.paths.add(path)
+            self._text += len(path)
+        if len(self.paths) > MOST_PATHS or self._text > MOST_TEXT:
             raise SandboxError(
-                f"The sandbox has changed more than {MOST_PATHS} paths.",
+                f"The sandbox has changed more than {MOST_PATHS} paths, or of names that are as long together.",
                 hint="Remove what is not needed inside the sandbox, then review the rest.",
             )
 

@@ -31,16 +31,20 @@ class Allowance:
     """How many bytes may still be read.
 
     A file may say that it is eight exabytes long and hold nothing. So each file may cost a multiple of what it takes
-    up on disk, and all of them together some gigabytes more.
+    up on disk, and all of them together some gigabytes more. It takes that up once, however many names it has.
     """
 
     def __init__(self, spare: int = 4 << 30, factor: int = 8) -> None:
         self._spare = spare
         self._factor = factor
+        self._paid: set[tuple[int, int]] = set()
 
     def covers(self, found: os.stat_result) -> bool:
         """Whether a file may be read; if so, it is taken off."""
-        missing = found.st_size - self._factor * found.st_blocks * 512
+        same = (found.st_dev, found.st_ino)
+        missing = found.st_size - (0 if same in self._paid else self._factor * found.st_blocks * 512)
+        if found.st_nlink > 1:
+            self._paid.add(same)
         if missing <= 0:
             return True
         if missing > self._spare:

@@ -13,6 +13,7 @@ from .candidates import Candidates, find_candidates
 from .comparing import Comparison, Difference, is_masked
 from .judging import Judge, judge_of
 from .stage import Stage
+from .traps import folded_path, parts_of_repositories
 from .tree import Tree
 
 
@@ -44,6 +45,7 @@ class Look:
         self.source = Tree(self._root, one_mount=True)
         self.base: Base = load_base(stage.base)
         self.candidates = Candidates()
+        self._coming: frozenset[str] = frozenset()
         # What a review keeps lies in the state directory, with all else that decides what is trusted.
         state, root = os.path.dirname(os.path.realpath(stage.state)), stage.source.rstrip("/") + "/"
         self._state = state.removeprefix(root) if state.startswith(root) else None
@@ -62,6 +64,16 @@ class Look:
             f"{self._state}/".startswith(f"{path}/") or f"{path}/".startswith(f"{self._state}/")
         )
 
+    def may_be_there(self, path: str) -> bool:
+        """Whether the source may have a part of a repository at a path after an apply.
+
+        What the sandbox has now does not tell: it could take one part away while the other is judged, and have both
+        back when they are brought over.
+        """
+        return folded_path(path) in self._coming or any(
+            tree.stat(path) is not None for tree in (self.merged, self.source)
+        )
+
     def hides_mode(self, before: int, after: int) -> bool:
         """Whether a file's bits differ only because a view shows them so."""
         return self._masked and is_masked(before, after)
@@ -73,4 +85,7 @@ class Look:
         for path in self.base.applied:
             # If it is gone from the sandbox, no layer may say so: a view never had it below them.
             self.candidates.add(path)
-        return comparison.run(self.candidates, wanted)
+        found = comparison.run(self.candidates, wanted)
+        new = (difference.change.path for difference in found if difference.new is not None)
+        self._coming = frozenset(part for path in new for part in parts_of_repositories(path))
+        return found

@@ -10,6 +10,7 @@ from ..types import Change
 from .comparing import Difference
 from .looking import Look
 from .selection import parents
+from .traps import completes
 from .tree import is_too_deep, join
 
 _ASIDE = "Its directory {} is not applied."
@@ -89,6 +90,8 @@ class Planner:
             return f"The source has no directory {path}, and none of that name is applied."
         if self._look.judge.seen(path, directory=True) != "write" or is_too_deep(path):
             return f"The rules do not let its directory {path} be made."
+        if completes(path, self._look.may_be_there):
+            return f"Its directory {path} would make a repository of git's, whose commands git would run."
         self.accepted[path] = implied(path, new)
         return None
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 # A rebase or a sequence of picks that is under way has lines to execute when somebody goes on with it.
 _COMMANDS = frozenset(("config", "config.worktree", "hooks", "rebase-merge", "rebase-apply", "sequencer"))
 # Where it says that another directory has the commands.
 _POINTER = "commondir"
+# What makes a repository of a directory, together.
+_PARTS = frozenset(("head", "objects", _POINTER))
 
 # What editors, assistants and shells read when a directory is opened or entered, and take commands from: servers that
 # they start, tasks, hooks, paths of programs. Whole directories, since each release of such a tool knows more files.
@@ -105,6 +107,16 @@ def springs(path: str, *, directory: bool, link: bool = False) -> bool:
         return True
     # A submodule's and a worktree's are further down.
     return below[0] in _COMMANDS or (below[0] in ("modules", "worktrees") and not _COMMANDS.isdisjoint(below))
+
+
+def folded_path(path: str) -> str:
+    return "/".join(map(folded, path.split("/")))
+
+
+def parts_of_repositories(path: str) -> Iterator[str]:
+    """What `completes` asks for of a path and the directories above it, folded."""
+    names = folded_path(path).split("/")
+    return ("/".join(names[:depth]) for depth, name in enumerate(names, 1) if name in _PARTS)
 
 
 def completes(path: str, exists: Callable[[str], bool]) -> bool:

@@ -97,7 +97,7 @@ def _trap(look: Look, change: Change) -> str | None:
     directory = change.type == "directory"
     if springs(change.path, directory=directory, link=change.type == "symlink"):
         return _TRAP
-    if completes(change.path, lambda path: any(tree.stat(path) is not None for tree in (look.merged, look.source))):
+    if completes(change.path, look.may_be_there):
         return _TRAP
     return _STARTS if starts(change.path, directory=directory) else None
 
