@@ -60,3 +60,24 @@ def test_what_is_not_there_is_already_removed(tmp_path):
     remove_tree(str(tmp_path / "nothing"))
     with pytest.raises(FileNotFoundError):
         remove_tree(str(tmp_path / "no" / "parent"))
+
+
+def test_what_somebody_has_left_who_was_killed_over_it_is_removed(tmp_path, monkeypatch):
+    """A steward that ends by itself is killed by whoever destroys its sandbox meanwhile."""
+    box = tmp_path / "box"
+    (box / "a" / "b" / "c").mkdir(parents=True)
+    (tmp_path / "box-of-another.removing.7.1").mkdir()
+    monkeypatch.setattr(os, "rmdir", _die)
+    for _ in range(2):  # the second one is killed over what the first has left
+        with pytest.raises(KeyboardInterrupt):
+            remove_tree(str(box))
+    monkeypatch.undo()
+    assert any(".removing." in name for name in os.listdir(tmp_path)), "the control: it does leave something"
+    remove_tree(str(box))
+    assert os.listdir(tmp_path) == ["box-of-another.removing.7.1"]
+
+
+def _die(name, **_keywords):
+    if name == "box":
+        raise KeyboardInterrupt
+    raise OSError(39, "not empty")

@@ -7,13 +7,16 @@ import os
 import pathlib
 import socket
 import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from atoll import Sandbox, Snapshots
+from atoll import Busy, Sandbox, Snapshots
+from atoll.home import state_dir
 
 from ..containers import needs_docker, shared_engine, small_root
-from .harness import script
+from .harness import eventually, script
 from .test_network_all import CLOSED, HOST, NAME, PORT, THERE, both, ip, reach, there  # noqa: F401  # a fixture
 
 pytestmark = needs_docker
@@ -209,3 +212,77 @@ def test_the_guests_own_process_is_closed_to_the_code_it_runs(sandbox):
     assert sandbox.run(look.format("self")).stdout.split() == ["environ", "maps", "fd/0"]
     assert sandbox.run(look.format(1)).stdout == ""
     assert sandbox.run("ls /proc/1/fd").exit_code != 0
+
+
+_CROWD = """
+import os, resource, time
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+open("many", "w").close()
+try:
+    while True:
+        os.open("many", os.O_RDONLY)
+except OSError:
+    pass
+for _ in range(120):
+    if os.fork() == 0:
+        break
+time.sleep(60)
+"""
+
+
+def test_a_crowd_with_more_open_files_than_can_be_looked_at_keeps_no_steward_busy(engine):
+    """Whoever may write is looked for while nobody else is served: half a million took half a minute."""
+    with Sandbox.create("docker", lifetime=300) as made:
+        made.snapshot(name := "crowd-" + os.urandom(4).hex())
+        Snapshots("docker").delete(name)
+        made.start(["python3", "-c", _CROWD])
+        eventually(lambda: made.metrics().processes > 120, "the crowd is there")
+        time.sleep(1.0)
+        other = Sandbox.connect(made.id)
+        with ThreadPoolExecutor(1) as pool:
+            copying = pool.submit(made.snapshot, name)
+            began, slowest = time.monotonic(), 0.0
+            while not copying.done():
+                other.refresh()
+                slowest, began = max(slowest, time.monotonic() - began), time.monotonic()
+                time.sleep(0.05)
+                began += 0.05
+            with pytest.raises(Busy, match="more files open"):
+                copying.result()
+        assert slowest < 10
+
+
+@pytest.mark.parametrize("family", [16, 17, 38, 40], ids=["netlink", "packets", "ciphers", "hypervisor"])
+def test_only_sockets_of_common_kinds_are_made(sandbox, family):
+    """Each is a way to kernel code that few look at, where the kernel has it; the engine's own filter lets some pass."""
+    protocol = 12 if family == 16 else 0  # of the firewall
+    attempt = f"call(41, {family}, {5 if family == 38 else 3}, {protocol})"
+    assert sandbox.run_code(attempt).text in ("'EPERM'", "'EAFNOSUPPORT'", "'EACCES'")
+    made = here(attempt)
+    assert isinstance(made, int) or family in (38, 40)
+    if isinstance(made, int):
+        os.close(made)
+    assert sandbox.run_code("os.close(own := call(41, 1, 1, 0)), own > 0").text == "(None, True)"
+
+
+def test_neither_the_host_s_files_nor_the_state_directory_are_behind_any_link(sandbox, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("of the host")
+    os.chmod(secret, 0o644)
+    ways = ("", "/proc/1/root", "/proc/self/root", "/proc/self/cwd/../../..", "/proc/1/cwd/../../..", "/dev/fd/../root")
+    for way in ways:
+        assert sandbox.run(["cat", f"{way}{secret}"]).exit_code != 0
+        assert sandbox.run(["ls", f"{way}{state_dir()}"]).exit_code != 0
+    assert sandbox.run(["cat", "/proc/self/root/etc/passwd"]).success
+    # What is bound into the container leads no further up than its mount.
+    for path in ("/workspace", "/home/user", "/run/atoll", "/etc/passwd"):
+        assert sandbox.run(["cat", f"{path}/../../../../..{secret}"]).exit_code != 0
+
+
+def test_no_task_of_a_container_is_outside_of_its_control_group(sandbox):
+    """Nor can it leave it by setns, or by starting others while it is listed."""
+    groups = sandbox.run("cat /proc/self/cgroup").stdout
+    told = sandbox.run("for i in 1 2 3; do (setsid sh -c 'cat /proc/self/cgroup' &) ; done; sleep 1").stdout
+    assert told == groups * 3
+    opened = "[call(308, os.open(f'/proc/self/ns/{name}', 0), 0) for name in ('pid', 'mnt', 'net', 'user', 'cgroup')]"
+    assert sandbox.run_code(opened).text == str(["EPERM"] * 5)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import stat
 
 import pytest
 
-from atoll import ProtocolError, Sandbox, SandboxError
+from atoll import ProtocolError, Sandbox, SandboxError, Snapshots
 from atoll.drivers.gvisor_wall import GVisorWall
 from atoll.engine import roottree
 from atoll.engine.steward import asking
@@ -167,3 +168,36 @@ def test_what_a_guest_says_of_writers_neither_ends_its_steward_nor_keeps_it_busy
         monkeypatch.setattr(asking, "ask", lambda *_, said=said: {"writers": said})
         assert [each.pid for each in wall._told_writers()] == pids
     wall._control.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs uid 0, who could copy a set-uid bit of another user's file")
+def test_a_snapshot_takes_no_set_uid_bit_to_a_disk_of_the_host(sandbox):
+    """The sandbox's own disk is mounted without; its snapshot lies on the host's."""
+    name = "bits-" + os.urandom(4).hex()
+    sandbox.run("mkdir bits && cp /usr/bin/id bits/own && chmod 6755 bits/own", check=True)
+    assert stat.S_IMODE(os.stat(f"{files_of(sandbox)}/bits/own").st_mode) == 0o6755
+    sandbox.snapshot(name)
+    try:
+        copy = os.stat(f"{state_dir()}/gvisor/.snapshots/{name}/files/work/bits/own")
+        assert stat.S_IMODE(copy.st_mode) == 0o755
+    finally:
+        Snapshots("gvisor").delete(name)
+
+
+def test_the_line_to_the_steward_is_out_of_reach_of_the_code(sandbox):
+    """Its pipes are the guest's, whom the code may look at: but no descriptor of the host's is opened anew."""
+    code = """
+def opened(number):
+    try:
+        os.close(os.open(f"/proc/1/fd/{number}", os.O_WRONLY | os.O_NONBLOCK))
+        return True
+    except OSError:
+        return False
+lines = {n: os.readlink(f"/proc/1/fd/{n}") for n in os.listdir("/proc/1/fd")}
+[sorted({opened(n) for n, to in lines.items() if to.startswith(kind)}) for kind in ("host:", "/dev/null")]
+"""
+    assert sandbox.run_code(code).text == "[[False], [True]]"
+    attach = "call(101, 16, {}, 0, 0)"
+    assert sandbox.run_code(attach.format(1)).text != "'worked'"
+    child = "import subprocess; child = subprocess.Popen(['sleep', '9']); " + attach.format("child.pid")
+    assert sandbox.run_code(child).text == "'worked'"

@@ -217,9 +217,14 @@ def test_whatever_is_sent_on_several_streams_arrives_in_order(chunks):
         HEAD.pack(DATA, 1, 0xFFFFFFFF),
         HEAD.pack(DATA, 1, switchboard.MAX_FRAME + 1),
         HEAD.pack(END, 1, 0) + HEAD.pack(DATA, 1, 1) + b"x",
+        HEAD.pack(END, 1, 0) * 2,
+        HEAD.pack(CREDIT, 1, 4) + bytes(4),
+        HEAD.pack(END, 7, 0),
+        HEAD.pack(CREDIT, 7, 4) + struct.pack(">I", 1),
     ],
-    ids=["opens", "orders", "kind", "credit", "short", "endless", "long", "after the end"],
-)
+    ids=["opens", "orders", "kind", "credit", "short", "endless", "long", "after the end", "two ends", "no credit",
+         "to nobody", "credit of nobody"],
+)  # fmt: skip
 def test_a_guest_that_breaks_the_rules_is_cut_off(hostile, frame):
     near, raw = hostile
     with near.open() as client:
@@ -271,3 +276,34 @@ def test_empty_pieces_are_not_kept_for_a_client_that_does_not_read(hostile):
         raw.sendall(HEAD.pack(DATA, 1, 0))
         near.thread.join(PATIENCE)
         assert not near.thread.is_alive()
+
+
+def test_pieces_for_a_client_that_is_gone_come_to_an_end(hostile):
+    """Who carries them is outside of the sandbox's limits, and would do it for as long as the guest likes."""
+    near, raw = hostile
+    with near.open():
+        raw.recv(HEAD.size)
+    raw.settimeout(PATIENCE)
+    reading = threading.Thread(target=lambda: until_refused(lambda: len(raw.recv(1 << 16)) or 1 << 30, 1 << 29))
+    reading.start()
+    frames = (HEAD.pack(DATA, 1, 1) + b"x") * 4096
+    assert until_refused(lambda: raw.sendall(frames) or len(frames), 64 << 20) < 8 << 20
+    reading.join(PATIENCE)
+    near.thread.join(PATIENCE)
+    assert not near.thread.is_alive()
+
+
+def test_what_was_on_its_way_to_a_stream_that_has_ended_is_no_fault(hostile):
+    near, raw = hostile
+    with near.open() as client:
+        raw.recv(HEAD.size)
+        client.sendall(b"four")
+        raw.sendall(HEAD.pack(END, 1, 0))
+    told = b""
+    while not told.endswith(HEAD.pack(END, 1, 0)):
+        told += raw.recv(1 << 16)
+    raw.sendall(HEAD.pack(CREDIT, 1, 4) + struct.pack(">I", 3) + HEAD.pack(CREDIT, 1, 4) + struct.pack(">I", 1))
+    with near.open():
+        assert raw.recv(HEAD.size) == HEAD.pack(OPEN, 2, 0)
+        raw.sendall(HEAD.pack(CREDIT, 1, 4) + struct.pack(">I", 1))
+        assert near.control.recv(10) == b""

@@ -272,7 +272,7 @@ class DockerWall(Wall):
 
     def writers(self) -> list[holders.Holder]:
         pids = usage.descendants(self.guest) if self.guest else []
-        return [each for place in targets(self.job["workdir"]) for each in holders.writers(pids, place)]
+        return holders.writers(pids, *targets(self.job["workdir"]))
 
     def settle(self) -> None:
         if self._ground is not None:

@@ -249,8 +249,16 @@ class GVisorWall(Wall):
             "memory": self._limits.memory(),
             "cpu_seconds": usage.cpu_seconds(tree.descendants(os.getpid())),
             "processes": None if processes is None else len(processes),
-            "disk": usage.disk(f"{self.box}/{FILES}") if self._storage is None else self._storage.used(),
+            "disk": self._disk(),
         }
+
+    def _disk(self) -> int | None:
+        if self._storage is not None:
+            return self._storage.used()
+        try:
+            return usage.disk(f"{self.box}/{FILES}")
+        except usage.TooDeep:
+            return None  # `Limits` ends it for that
 
     def _processes(self) -> list[int] | None:
         """As the kernel inside numbers them; None while it is frozen."""

@@ -1,4 +1,7 @@
-"""Copying a tree that hostile code made: any depth, any names, any modes, nothing followed.
+"""Copying a tree that hostile code made: any depth, any names, nothing followed.
+
+Modes are kept but for the set-uid bits of files, which mean nothing behind a wall: a copy lies on a file system of the
+host's, which heeds them. The only device that is copied is what overlayfs takes for a removed name.
 
 Names of one file stay names of one file, holes stay holes, and where the file system can share blocks nothing is
 copied at all. What it is copied from must stand still.
@@ -21,6 +24,8 @@ _OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _CLONE = 0x40049409
 _CHUNK = 1 << 20
+_MODE, _MODE_OF_FOLDER = 0o1777, 0o3777
+_NO_DEVICE = os.makedev(0, 0)
 # What overlayfs writes down, and what the user has; nothing else says anything inside a wall.
 _KEPT = ("user.", "trusted.overlay.")
 _NOT_HERE = frozenset((errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTTY, errno.ENOSYS, errno.EBADF))
@@ -138,8 +143,10 @@ class _Copier:
             if stat.S_ISLNK(status.st_mode):
                 os.symlink(os.readlink(name, dir_fd=self._source), name, dir_fd=self._target)
             else:
-                os.mknod(name, stat.S_IFMT(status.st_mode) | 0o600, status.st_rdev, dir_fd=self._target)
-                os.chmod(name, stat.S_IMODE(status.st_mode), dir_fd=self._target)
+                if status.st_rdev != _NO_DEVICE:
+                    return
+                os.mknod(name, stat.S_IFMT(status.st_mode) | 0o600, _NO_DEVICE, dir_fd=self._target)
+                os.chmod(name, status.st_mode & _MODE, dir_fd=self._target)
             self._give(name, status, self._target)
             os.utime(name, ns=(status.st_mtime_ns,) * 2, dir_fd=self._target, follow_symlinks=False)
         if status.st_nlink > 1:
@@ -180,7 +187,7 @@ class _Copier:
     def _finish(self, fd: int, status: os.stat_result) -> None:
         """The owner first and the time last: each changes what follows."""
         self._give(fd, status)
-        os.fchmod(fd, stat.S_IMODE(status.st_mode))
+        os.fchmod(fd, status.st_mode & (_MODE_OF_FOLDER if stat.S_ISDIR(status.st_mode) else _MODE))
         os.utime(fd, ns=(status.st_atime_ns, status.st_mtime_ns))
 
     def _give(self, what: int | str, status: os.stat_result, directory: int | None = None) -> None:

@@ -10,11 +10,15 @@ import contextlib
 import os
 import stat
 
+# Behind the name of a tree, what a directory of it is called beside it.
+_LIFTED = ".removing."
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def remove_tree(path: str) -> None:
-    """Remove a directory and all in it. Does nothing where there is none; somebody else may be at it as well.
+    """Remove a directory and all in it, with what somebody has left who was killed over it.
+
+    Does nothing where there is none; somebody else may be at it as well.
 
     Raises:
         OSError: something in it cannot be removed.
@@ -22,13 +26,11 @@ def remove_tree(path: str) -> None:
     parent, name = os.path.split(path)
     parent_fd = os.open(parent, _DIRECTORY)
     try:
-        pending = [name]
-        count = 0
+        pending = [*(each for each in os.listdir(parent_fd) if each.startswith(f"{name}{_LIFTED}")), name]
         while pending:
             current = pending.pop()
             for child in _empty(parent_fd, current):
-                count += 1
-                lifted = f"{name}.removing.{os.getpid()}.{count}"
+                lifted = f"{name}{_LIFTED}{os.urandom(8).hex()}"
                 with contextlib.suppress(FileNotFoundError):
                     os.rename(f"{current}/{child}", lifted, src_dir_fd=parent_fd, dst_dir_fd=parent_fd)
                     pending.append(lifted)
@@ -51,8 +53,9 @@ def _empty(parent_fd: int, name: str) -> list[str]:
         if os.geteuid() != 0:
             os.fchmod(fd, stat.S_IRWXU)
         left = []
-        with os.scandir(fd) as entries:
-            listed = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+        listed = []
+        with contextlib.suppress(FileNotFoundError), os.scandir(fd) as entries:
+            listed += [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
         for child, is_directory in listed:
             with contextlib.suppress(FileNotFoundError):
                 if not is_directory:

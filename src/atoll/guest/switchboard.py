@@ -25,6 +25,8 @@ _CHUNK = 1 << 16
 _ENOUGH = 4 << 20
 # Far more frames than wait for one who reads, of which each answers one of its own.
 _MOST_UNSENT = 1 << 17
+# Pieces for a client that is gone: far more than come before the other side hears of that.
+_MOST_LOST = 1 << 16
 _HEAD = struct.Struct(">BII")
 _NUMBER = struct.Struct(">I")
 OPEN, DATA, CREDIT, END, ORDER, WORD = range(6)
@@ -47,6 +49,7 @@ class Channel:
         self._waiting = 0
         self._heard_end = False
         self._told_end = False
+        self._lost = 0
         local.setblocking(False)
         self.watch()
 
@@ -81,9 +84,9 @@ class Channel:
             self._board.send(END, self._number)
 
     def deliver(self, data: bytes) -> None:
-        """Raises: BadFrame: it is more than was granted, or nothing, of which any amount could be kept."""
+        """Raises: BadFrame: it is more than was granted, or nothing, or nobody is there to have it any more."""
         self._waiting += len(data)
-        if not data or self._waiting > WINDOW or self._heard_end:
+        if not data or self._waiting > WINDOW or self._heard_end or self._lost > _MOST_LOST:
             raise BadFrame("more bytes than were granted")
         self._pending.append(data)
         self._write()
@@ -91,12 +94,20 @@ class Channel:
 
     def grant(self, count: int) -> None:
         """The other side has passed so many bytes on. Raises BadFrame."""
-        if self._credit + count > WINDOW:
-            raise BadFrame("more credit than was used")
+        if not count or self._credit + count > WINDOW:
+            raise BadFrame("more credit than was used, or none")
         self._credit += count
         self._settle()
 
+    @property
+    def owed(self) -> int:
+        """How much credit is still to come."""
+        return WINDOW - self._credit
+
     def hear_end(self) -> None:
+        """Raises BadFrame."""
+        if self._heard_end:
+            raise BadFrame("a second end")
         self._heard_end = True
         self._settle()
 
@@ -114,6 +125,7 @@ class Channel:
         except OSError:
             # Nobody reads any more; what comes is thrown away.
             done += sum(map(len, self._pending))
+            self._lost += len(self._pending)
             self._pending.clear()
         if done:
             self._waiting -= done
@@ -164,6 +176,9 @@ class Switchboard:
         self._ended = ended
         self._may_open = may_open
         self._channels: Dict[int, Channel] = {}
+        # What frames may still be on their way to streams that have ended: without a bound, the other side could keep
+        # this one busy for nothing, which is outside of its limits.
+        self._late = 0
         self._next = 1
         self._heard = bytearray()
         self._unsent: Deque[bytes] = deque()
@@ -188,7 +203,8 @@ class Switchboard:
         self._flush()
 
     def forget(self, number: int) -> None:
-        self._channels.pop(number, None)
+        channel = self._channels.pop(number, None)
+        self._late += channel.owed if channel else 0
 
     def _flush(self, _mask: int = 0) -> None:
         was_full = self.is_full
@@ -250,8 +266,8 @@ class Switchboard:
             return
         channel = self._channels.get(number)
         if channel is None:
-            return  # it has ended here while this was under way
-        if kind == DATA:
+            self._take_late(kind, data)
+        elif kind == DATA:
             channel.deliver(data)
         elif kind == CREDIT:
             channel.grant(_NUMBER.unpack(data)[0])
@@ -259,6 +275,13 @@ class Switchboard:
             channel.hear_end()
         else:
             raise BadFrame("an unknown kind of frame")
+
+    def _take_late(self, kind: int, data: bytes) -> None:
+        """It has ended here, both ways, while what it had sent was passed on there."""
+        count = _NUMBER.unpack(data)[0] if kind == CREDIT else 0
+        if not 0 < count <= self._late:
+            raise BadFrame("a frame for a stream that is not there")
+        self._late -= count
 
     def _pass_on(self, kind: int, number: int, data: bytes) -> None:
         """What came to the other end's control socket, to the one here."""

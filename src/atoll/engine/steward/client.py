@@ -259,8 +259,8 @@ class StewardDriver(Driver):
             if left:
                 _end_steward(handle)
                 self.sweep(handle, box)
-            if os.path.lexists(box):
-                remove_tree(box)
+            if os.path.lexists(box) or (left and os.path.exists(os.path.dirname(box))):
+                remove_tree(box)  # a steward that was just ended may have got half of it done
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(word_of_end(box))
         except OSError as error:

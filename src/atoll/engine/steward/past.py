@@ -23,6 +23,8 @@ from .wall import FILES, StartFailed, Wall
 if TYPE_CHECKING:
     import socket
 
+    from ..holders import Holder
+
 # How long those may take to die who hold files open, and how long to wait between two looks; in seconds.
 _DEATH, _MOMENT = 5.0, 0.002
 COPY, ROLLBACK = "copy", "rollback"
@@ -114,7 +116,7 @@ class Past:
     def _settle(self, *, force: bool) -> None:
         """Nobody has a file open to write to, so what is copied is whole. Raises StartFailed."""
         until = time.monotonic() + _DEATH
-        while found := self._wall.writers():
+        while found := self._writers():
             others = [each for each in found if each.outside != self._wall.guest]
             if not force or not others or time.monotonic() > until:
                 raise StartFailed(
@@ -130,6 +132,12 @@ class Past:
             time.sleep(_MOMENT)
             self._keeper.hold(self)
         self._wall.settle()
+
+    def _writers(self) -> list[Holder]:
+        try:
+            return self._wall.writers()
+        except TimeoutError as error:
+            raise StartFailed(f"{error}, so it cannot be copied now; close some.", "busy") from error
 
     def _finish(self, errand: _Errand) -> None:
         self._poll.unregister(errand.told)

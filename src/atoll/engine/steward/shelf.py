@@ -130,9 +130,12 @@ class Shelf:
     def _sweep(self) -> None:
         """Remove what those have left who died over it: they hold no lock any more."""
         for name in os.listdir(self._directory):
-            if not name.startswith(_DRAFT) or ".removing." in name:
+            if not name.startswith(_DRAFT):
                 continue
             path = f"{self._directory}/{name}"
+            if ".removing." in name:
+                remove_tree(path)  # nobody makes one anew, and two may be at it
+                continue
             with contextlib.suppress(FileNotFoundError, BlockingIOError):
                 fd = os.open(path, _FOLDER)
                 try:

@@ -81,6 +81,9 @@ class Wall(ABC):
         """Who behind the wall has a file of the sandbox open to write to; asked while all is frozen.
 
         One is named to a caller who wants its files copied, or is ended for them. Where nobody can tell, nobody.
+
+        Raises:
+            TimeoutError: it cannot be told in a moment.
         """
         return []
 
