@@ -176,7 +176,8 @@ def test_exec_finds_the_one_sandbox_with_a_label(atoll, make):
     assert atoll("exec", blue, "echo blue > f").code == 0
     assert atoll("exec", "-l", "team=red", "cat f; exit 4") == (4, b"red\n", "")
     assert atoll("exec", "--label", "team=blue", "-l", "n=1", "--", "cat", "f") == (0, b"blue\n", "")
-    assert atoll("exec", "cat", "f", "-l", "team=blue") == (0, b"blue\n", "")
+    assert atoll("exec", "-l", "team=blue", "cat", "f", "-n") == (0, b"     1\tblue\n", "")
+    assert "Give an id or -l KEY=VALUE, not both" in atoll("exec", "cat", "-l", "team=blue", "f").err
     assert atoll("exec", "-l", "team=red", "--lang", "python", "print(open('f').read())").out == b"red\n\n"
     several = atoll("exec", "-l", "n=1", "true")
     assert several.code == 125
@@ -188,10 +189,9 @@ def test_exec_finds_the_one_sandbox_with_a_label(atoll, make):
     assert atoll("exec", "-l", "n=1", "cat f").out == b"blue\n"
 
 
-def test_an_option_of_the_command_that_looks_like_a_label_is_explained(atoll, kept):
-    done = atoll("exec", kept, "ls", "-la")
-    assert done.code == 125
-    assert 'as in "ls -la"' in done.err
+def test_options_of_the_command_are_its_own(atoll, kept):
+    assert atoll("exec", kept, "echo", "-n", "-l", "a=b", "--keep").out == b"-l a=b --keep"
+    assert atoll("exec", "-e", "A=1", kept, "-w", "/tmp", "sh", "-c", "echo $A; pwd", "-t").out == b"1\n/tmp\n"
     assert "-l KEY=VALUE finds one by its label" in atoll("exec").err
 
 

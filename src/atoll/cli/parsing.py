@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 # argparse would translate its few words, and import `locale` and search the disk for it on every start.
@@ -20,10 +21,12 @@ class Parser(argparse.ArgumentParser):
     Args:
         usage: what follows the name of the command.
         epilog: what closes the help, such as examples.
-        hint: what a wrong option may have been meant to be.
+        habits: options that people know from elsewhere, and what to say here.
     """
 
-    def __init__(self, command: str, usage: str, description: str, epilog: str, hint: str = "") -> None:
+    def __init__(
+        self, command: str, usage: str, description: str, epilog: str, habits: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(
             prog=f"atoll {command}",
             usage=f"atoll {command} {usage}",
@@ -32,16 +35,81 @@ class Parser(argparse.ArgumentParser):
             formatter_class=_formatter,
             allow_abbrev=False,
         )
-        self._hint = hint
+        self._habits = habits or {}
+
+    def parse_command(self, words: list[str], operands: Callable[[list[str]], int] = lambda _: 0) -> argparse.Namespace:
+        """Options up to the first word of a command; that word and all after it, options too, are the command's.
+
+        Gives `words`, the command, `after`, what follows a `--` in its place, or None where there is none, and
+        `late`, the first word of the command that would have been a long option of ours in front of it.
+
+        Args:
+            operands: how many words come before the command, such as an id, by the options in front of them.
+
+        Raises:
+            UsageError: an option in front of the command makes no sense.
+        """
+        options: list[str] = []
+        plain: list[str] = []
+        rest = list(words)
+        while rest and rest[0] != "--":
+            if _is_option(rest[0]):
+                count = self._length(rest)
+                options += rest[:count]
+                del rest[:count]
+            elif len(plain) < operands(options):
+                plain.append(rest.pop(0))
+            else:
+                break
+        args = self.parse_args([*options, *plain])
+        args.words, args.after = ([], rest[1:]) if rest[:1] == ["--"] else (rest, None)
+        args.late = next((word for word in args.words if self._is_long(word)), None)
+        return args
+
+    def _is_long(self, word: str) -> bool:
+        return word.startswith("--") and word.partition("=")[0] in self._option_string_actions
+
+    def _length(self, words: list[str]) -> int:
+        """How many words the option at the front is: one, or two with its value."""
+        word = words[0]
+        letters = [word] if word.startswith("--") else [f"-{letter}" for letter in word[1:]]
+        for at, name in enumerate(letters, 1):
+            action = self._option_string_actions.get(name)
+            if action is None:
+                break  # nothing of ours, or with its value behind a `=`
+            if action.nargs != 0:
+                follows = len(words) > 1 and (action.nargs != "?" or not _is_option(words[1]))
+                return 1 + (at == len(letters) and follows)
+        return 1
 
     def error(self, message: str) -> NoReturn:
-        hint = self._hint if self._hint and "required" not in message else f"`{self.prog} --help` explains."
-        raise UsageError(f"{message[:1].upper()}{message[1:]}. {hint}")
+        raise UsageError(f"{message[:1].upper()}{message[1:]}. {self._advice(message)}")
+
+    def _advice(self, message: str) -> str:
+        words = message.removeprefix("unrecognized arguments: ").split()
+        if message.startswith("unrecognized"):
+            for word in words:
+                name = word.partition("=")[0]
+                if name in self._habits:
+                    return self._habits[name]
+                if near := self._nearest(name):
+                    return f"Did you mean {near}?"
+        return f"`{self.prog} --help` explains."
+
+    def _nearest(self, name: str) -> str | None:
+        from difflib import get_close_matches
+
+        known = [each for each in self._option_string_actions if each.startswith("--")]
+        return next(iter(get_close_matches(name, known, n=1)), None) if name.startswith("--") else None
 
     def _print_message(self, message: str, file: object = None) -> None:
         from .output import say
 
         say(message.rstrip("\n"))
+
+
+def _is_option(word: str) -> bool:
+    return len(word) > 1 and word.startswith("-")
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:

@@ -270,4 +270,5 @@ def _completed(answer: answers.Answer) -> Completed:
         answers.number(answer, "duration"),
         answers.flag(answer, "timed_out"),
         answers.flag(answer, "truncated"),
+        answer.get("out_of_memory") is True,  # which the guest of an older atoll does not say
     )
