@@ -206,7 +206,7 @@ def test_a_found_sandbox_that_is_not_as_asked_for_is_refused(atoll):
     assert "was made with memory 256M. Leave --memory out, or end it first: atoll destroy sb-" in refused.err
     assert "made with driver jail" in atoll("run", "--reuse", "-l", "job=a", "-p", "fake", "true").err
     assert "made with source None" in atoll("run", "--reuse", "-l", "job=a", "--source", ".", "true").err
-    assert atoll("destroy", "--all").code == 0
+    assert atoll("destroy", "--all", "-y").code == 0
 
 
 def test_a_found_sandbox_with_other_rules_or_another_tree_is_refused(atoll, tmp_path):
@@ -220,7 +220,7 @@ def test_a_found_sandbox_with_other_rules_or_another_tree_is_refused(atoll, tmp_
     assert f"made with codebase {ids[0]}" in again("--codebase", "other").err
     assert "made with preset agent-safe" in again("--codebase", "one", "--preset", "full-access").err
     assert "made with ignore ('*.log',)" in again("--codebase", "one", "--ignore", "*.key").err
-    assert atoll("destroy", "--all").code == 0
+    assert atoll("destroy", "--all", "-y").code == 0
     for id in ids:
         codebases.delete(id)
 

@@ -102,7 +102,7 @@ def test_destroy_takes_labels(atoll, make):
 
 def test_destroy_takes_all(atoll, make):
     ids = {make(), make()}
-    assert set(atoll("destroy", "--all").out.decode().split()) == ids
+    assert set(atoll("destroy", "--all", "-y").out.decode().split()) == ids
 
 
 def test_destroy_goes_on_after_one_that_is_not_there(atoll, make):
@@ -110,6 +110,20 @@ def test_destroy_goes_on_after_one_that_is_not_there(atoll, make):
     done = atoll("destroy", "sb-nobody", id)
     assert (done.code, done.out.decode()) == (125, f"{id}\n")
     assert "No sandbox has the id 'sb-nobody'." in done.err
+
+
+def test_destroy_of_all_asks(atoll, make):
+    ids = {make(), make()}
+    refused = atoll("destroy", "--all")
+    assert (refused.code, refused.out) == (125, b"")
+    assert "`atoll destroy --all --yes` does not ask" in refused.err
+    for answer, code, left in ((b"n\n", 1, ids), (b"y\n", 0, set())):
+        with atoll.terminal("destroy", "--all") as terminal:
+            shown = terminal.expect(rb"Destroy them\? \[y/N\] ").decode()
+            assert all(id in shown for id in ids)
+            terminal.type(answer)
+            assert terminal.wait() == code
+        assert set(atoll.sandboxes()) == left
 
 
 @pytest.mark.parametrize("words", [[], ["--all", "-l", "a=b"], ["--all", "sb-x"]])
