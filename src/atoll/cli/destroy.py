@@ -24,8 +24,8 @@ examples:
   atoll destroy --all --yes
 
 exit code:
-  0; 1 when you said no; or 125 when one of them could not be found or ended; the others are ended
-  all the same
+  0; 1 when you said no; or 125 when one of them could not be found or ended;
+  the others are ended all the same
 """
 
 

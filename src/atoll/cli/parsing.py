@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Mapping
-from typing import NoReturn
+from typing import Any, NoReturn
 
 # argparse would translate its few words, and import `locale` and search the disk for it on every start.
 argparse._ = str  # type: ignore[attr-defined]
@@ -13,6 +13,14 @@ argparse._ = str  # type: ignore[attr-defined]
 
 class UsageError(Exception):
     """The command line itself is wrong; the message says what to write instead."""
+
+
+class Described(Exception):
+    """A command's parser, in place of what it would have parsed; see `Parser.describing`."""
+
+    def __init__(self, parser: Parser) -> None:
+        super().__init__()
+        self.parser = parser
 
 
 class Parser(argparse.ArgumentParser):
@@ -23,6 +31,9 @@ class Parser(argparse.ArgumentParser):
         epilog: what closes the help, such as examples.
         habits: options that people know from elsewhere, and what to say here.
     """
+
+    describing = False
+    """While it is set, whoever parses gets `Described`: so a command tells its options without running."""
 
     def __init__(
         self, command: str, usage: str, description: str, epilog: str, habits: Mapping[str, str] | None = None
@@ -53,8 +64,8 @@ class Parser(argparse.ArgumentParser):
         plain: list[str] = []
         rest = list(words)
         while rest and rest[0] != "--":
-            if _is_option(rest[0]):
-                count = self._length(rest)
+            if is_option(rest[0]):
+                count = self.length(rest)
                 options += rest[:count]
                 del rest[:count]
             elif len(plain) < operands(options):
@@ -69,7 +80,7 @@ class Parser(argparse.ArgumentParser):
     def _is_long(self, word: str) -> bool:
         return word.startswith("--") and word.partition("=")[0] in self._option_string_actions
 
-    def _length(self, words: list[str]) -> int:
+    def length(self, words: list[str]) -> int:
         """How many words the option at the front is: one, or two with its value."""
         word = words[0]
         letters = [word] if word.startswith("--") else [f"-{letter}" for letter in word[1:]]
@@ -78,9 +89,27 @@ class Parser(argparse.ArgumentParser):
             if action is None:
                 break  # nothing of ours, or with its value behind a `=`
             if action.nargs != 0:
-                follows = len(words) > 1 and (action.nargs != "?" or not _is_option(words[1]))
+                follows = len(words) > 1 and (action.nargs != "?" or not is_option(words[1]))
                 return 1 + (at == len(letters) and follows)
         return 1
+
+    def described(self) -> list[tuple[str, str]]:
+        """Each long option, and what it is for."""
+        return [
+            (name, str(action.help).partition(";")[0].partition(" (")[0])
+            for name, action in self._option_string_actions.items()
+            if name.startswith("--") or action.option_strings == [name]
+        ]
+
+    def option(self, word: str) -> tuple[list[str], str]:
+        """All names of the option that a word ends with, and the name of its value."""
+        action = self._option_string_actions.get(word) or self._option_string_actions.get(f"-{word[-1:]}")
+        return ([], "") if action is None else (list(action.option_strings), str(action.metavar))
+
+    def parse_known_args(self, *given: Any, **keywords: Any) -> Any:
+        if Parser.describing:
+            raise Described(self)
+        return super().parse_known_args(*given, **keywords)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message[:1].upper()}{message[1:]}. {self._advice(message)}")
@@ -108,7 +137,8 @@ class Parser(argparse.ArgumentParser):
         say(message.rstrip("\n"))
 
 
-def _is_option(word: str) -> bool:
+def is_option(word: str) -> bool:
+    """Whether a word begins as options do."""
     return len(word) > 1 and word.startswith("-")
 
 
