@@ -137,11 +137,16 @@ class Unresponsive(SandboxError):
 class CommandFailed(AtollError):
     code = "command_failed"
 
-    def __init__(self, completed: Completed) -> None:
+    def __init__(self, completed: Completed, command: str = "", seconds: float | None = None) -> None:
         self.completed = completed
-        tail = completed.stderr.strip().splitlines()[-1:] or [""]
-        reason = "ran out of time" if completed.timed_out else f"exited with {completed.exit_code}"
-        super().__init__(f"The command {reason}{': ' + tail[0] if tail[0] else '.'}")
+        if completed.timed_out:
+            # Not what it said last, which is rarely what it waited for.
+            after = completed.duration if seconds is None else seconds
+            reason, more = f"ran out of time after {after:.6g} s", command
+        else:
+            reason = "was killed for its memory" if completed.out_of_memory else f"exited with {completed.exit_code}"
+            more = "".join(completed.stderr.strip().splitlines()[-1:])
+        super().__init__(f"The command {reason}{': ' + more if more else '.'}")
 
     @property
     def exit_code(self) -> int:
@@ -160,9 +165,9 @@ class CommandTimedOut(CommandFailed, TimeoutError):
     code = "command_timed_out"
 
 
-def command_failed(completed: Completed) -> CommandFailed:
-    """The error for a command that did not succeed."""
-    return CommandTimedOut(completed) if completed.timed_out else CommandFailed(completed)
+def command_failed(completed: Completed, command: str = "", seconds: float | None = None) -> CommandFailed:
+    """The error for a command that did not succeed. `command` is its line, `seconds` the time that it had."""
+    return (CommandTimedOut if completed.timed_out else CommandFailed)(completed, command, seconds)
 
 
 class TimedOut(AtollError, TimeoutError):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .driver import Driver
 from .errors import DriverError, DriverMissing, InvalidInput, UnknownDriver
 from .io import IO
+from .policy.text import kind_of
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -45,7 +46,7 @@ def load(name: str, io: IO) -> Driver:
         DriverError: an outside package names something that is no driver, or cannot be loaded.
     """
     if not isinstance(name, str):
-        raise InvalidInput(f"driver is a {type(name).__name__}; give a name such as {DEFAULT!r}.")
+        raise InvalidInput(f"driver is {kind_of(name)}; give a name such as {DEFAULT!r}.")
     built_in = BUILT_IN.get(name)
     found = _load_built_in(name, built_in) if built_in else _load_entry_point(name)
     if not (isinstance(found, type) and issubclass(found, Driver)):

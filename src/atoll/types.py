@@ -115,6 +115,7 @@ class Completed(NamedTuple):
     """How a command ended. `exit_code` is 128 + n when signal n ended it, 124 after a timeout.
 
     `success` is what the command says of itself, within its time; whether output was dropped, `truncated` tells apart.
+    `out_of_memory` says that the kernel killed it, or what a shell waited for, since the sandbox's memory was full.
     """
 
     exit_code: int
@@ -123,6 +124,7 @@ class Completed(NamedTuple):
     duration: float
     timed_out: bool = False
     truncated: bool = False
+    out_of_memory: bool = False
 
     @property
     def success(self) -> bool:

@@ -177,7 +177,7 @@ def test_a_source_is_kept_for_review(url, tmp_path):
     id = done.stderr.split("atoll diff ")[1].split("`")[0]
     try:
         assert "+new" in atoll("diff", id).stdout
-        assert atoll("apply", id).returncode == 0
+        assert atoll("apply", id, "--yes").returncode == 0
         assert (tmp_path / "a.txt").read_text() == "new\n"
     finally:
         Sandbox.connect(id).destroy()

@@ -150,7 +150,6 @@ def test_ctrl_c_ends_the_cell_and_the_state_stays(atoll, kept):
         (["--code", "1", "--code-file", "x.py"], "not both"),
         (["--code", "1", "--deps", "go.mod"], "--packages"),
         (["--code", "-", "-n"], "keeps standard input away"),
-        (["--json", "ls"], "--json is for a cell"),
         (["--context", "a", "ls"], "--context is for a cell"),
         (["--code", "1", "--lang", "cobol"], "cobol"),
         (["--code-file", "/nowhere"], "/nowhere: No such file"),

@@ -53,6 +53,27 @@ def test_an_unknown_command_is_answered_with_the_nearest(atoll):
     )
 
 
+@pytest.mark.parametrize(
+    ("word", "instead"),
+    [
+        ("ps", "`atoll list` shows the sandboxes"),
+        ("rm", "`atoll destroy` ends a sandbox"),
+        ("commit", "`atoll snapshot"),
+    ],
+)
+def test_a_word_of_dockers_is_answered_with_ours(atoll, word, instead):
+    done = atoll(word)
+    assert (done.code, done.out) == (125, b"")
+    assert done.err.startswith(f"atoll: There is no command '{word}'; {instead}")
+
+
+def test_a_sandbox_has_no_log(atoll):
+    done = atoll("logs", "sb-k3x")
+    assert (done.code, done.out) == (125, b"")
+    assert "Sandboxes have no log" in done.err
+    assert "`atoll audit sb-k3x`" in done.err
+
+
 def test_the_version_is_the_packages(atoll):
     assert atoll("version").out.decode().startswith(f"atoll {package.__version__} (Python 3.")
     assert atoll("--version").out == atoll("version").out

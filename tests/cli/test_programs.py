@@ -53,7 +53,8 @@ def test_each_language_runs_or_says_what_it_needs(atoll, tmp_path, language):
         assert done == (7, b"hello a.go -b\n", "")
     else:
         assert (done.code, done.out) == (127, b"")
-        assert f"{language.name} needs {language.needs}, and this sandbox does not have it." in done.err
+        lacks = {"rust": "does not have them", "typescript": "has none of them"}.get(language.name, "does not have it")
+        assert f"{language.name} needs {language.needs}, and this sandbox {lacks}." in done.err
         assert language.get in done.err
 
 
@@ -81,9 +82,9 @@ def test_a_program_that_itself_ends_with_127_is_not_explained(atoll):
 def test_a_file_is_uploaded_and_not_pasted(atoll, tmp_path):
     file = tmp_path / "it's awkward.py"
     file.write_text(AWKWARD)
-    done = atoll("run", "--file", str(file), "one", "--", "--two")
+    done = atoll("run", "--file", str(file), "one", "--two", "-t")
     text = """it's "quoted", `ticked`, $HOME and \\ slashed"""
-    assert done == (5, f"{text} ['one', '--two'] /workspace/it's awkward.py\n".encode(), "")
+    assert done == (5, f"{text} ['one', '--two', '-t'] /workspace/it's awkward.py\n".encode(), "")
 
 
 def test_the_language_can_be_said_where_the_name_does_not_tell(atoll, tmp_path):
@@ -101,7 +102,7 @@ def test_the_language_can_be_said_where_the_name_does_not_tell(atoll, tmp_path):
 def test_a_program_comes_from_standard_input(atoll):
     code = b"import sys; print('in', sys.argv[1:], sys.stdin.read())"
     assert atoll("run", "--lang", "python", input=code).out == b"in [] \n"
-    assert atoll("run", "--lang", "python", "--file", "-", "x", "--", "y", input=code).out == b"in ['x', 'y'] \n"
+    assert atoll("run", "--lang", "python", "--file", "-", "x", "--", "y", input=code).out == b"in ['x', '--', 'y'] \n"
 
 
 def test_a_program_as_an_argument_leaves_standard_input_to_it(atoll):
@@ -135,7 +136,7 @@ def test_exec_runs_programs_too(atoll, kept):
         (["-n", "--lang", "python"], "There is no python program: give --file, or the code as an argument"),
         (["--deps", "setup.cfg", "true"], "give a requirements.txt, a package.json or a go.mod"),
         (["--network", "host", "--deps", "/no/requirements.txt", "true"], "/no/requirements.txt: No such file"),
-        (["--lang", "go", "package main", "--deps"], "--deps without a path looks beside --file, and there is none"),
+        (["--deps", "--lang", "go", "package main"], "--deps without a path looks beside --file, and there is none"),
         (["--file", os.devnull, "--lang", "go", "--deps"], "--deps finds no go.mod beside '/dev/null'"),
         (["--file", os.devnull, "--lang", "rust", "--deps"], "--deps knows no packages of rust"),
     ],

@@ -57,16 +57,26 @@ def test_colours_are_for_terminals(atoll, changed):
 
 
 def test_an_apply_brings_a_selection_over(atoll, changed, source):
-    done = atoll("apply", changed, "output/new", "a.txt")
+    done = atoll("apply", changed, "output/new", "a.txt", "--yes")
     assert (done.code, done.out) == (1, b"output\noutput/new\n")
     assert "a.txt: It has not changed." in done.err
     assert (source / "output/new").read_text() == "new\n"
     assert not (source / "output/evil").exists()
-    done = atoll("apply", changed, "--json")
+    done = atoll("apply", changed, "--json", "-y")
     assert done.code == 0
     assert json.loads(done.out) == {"applied": ["output/evil"], "conflicts": {}, "rejected": {}}
     nothing = atoll("apply", changed, "--yes")
     assert (nothing.code, nothing.out, nothing.err) == (0, b"", "atoll: There is nothing to apply.\n")
+
+
+@pytest.mark.parametrize("command", ["apply", "discard"])
+def test_without_a_terminal_nothing_is_done_unasked(atoll, changed, source, command):
+    done = atoll(command, changed)
+    sentence = f"Nobody can be asked here, without a terminal; `atoll {command} {changed} --yes` does not ask."
+    assert done == (125, b"", f"atoll: {sentence}\n")
+    assert not (source / "output").exists()
+    assert atoll("diff", changed, "--exit-code").code == 1
+    assert "--json asks nothing, and so it goes with --yes." in atoll("apply", changed, "--json").err
 
 
 def test_on_a_terminal_an_apply_asks(atoll, changed, source):
@@ -80,31 +90,31 @@ def test_on_a_terminal_an_apply_asks(atoll, changed, source):
 
 
 def test_a_conflict_is_told_and_decided(atoll, changed, source):
-    atoll("apply", changed, "output/new")
+    atoll("apply", changed, "output/new", "-y")
     Sandbox.connect(changed).run("printf 'newer\\n' > output/new", check=True)
     (source / "output/new").write_text("host\n")
-    asked = atoll("apply", changed)
+    asked = atoll("apply", changed, "-y")
     assert (asked.code, asked.out) == (1, b"")
     assert "output/new: It has changed in the source since the sandbox started." in asked.err
     assert "Nothing was applied." in asked.err
-    kept = atoll("apply", changed, "--on-conflict", "keep")
+    kept = atoll("apply", changed, "--on-conflict", "keep", "-y")
     assert (kept.code, kept.out) == (1, b"output/evil\n")
     assert (source / "output/new").read_text() == "host\n"
-    taken = atoll("apply", changed, "--on-conflict", "take")
+    taken = atoll("apply", changed, "--on-conflict", "take", "-y")
     assert (taken.code, taken.out) == (0, b"output/new\n")
     assert (source / "output/new").read_text() == "newer\n"
-    assert atoll("apply", changed, "--on-conflict", "ours").code == 125
+    assert atoll("apply", changed, "--on-conflict", "ours", "-y").code == 125
 
 
 def test_a_discard_throws_everything_away(atoll, changed):
-    assert atoll("discard", changed).code == 0
+    assert atoll("discard", changed, "-y").code == 0
     assert atoll("diff", changed, "--exit-code").code == 0
     assert Sandbox.connect(changed).run("ls a.txt").stdout == "a.txt\n"
 
 
 def test_without_a_source_there_is_nothing_to_review(atoll, kept):
-    for command in ("diff", "apply"):
-        done = atoll(command, kept)
+    for words in (["diff", kept], ["apply", kept, "-y"]):
+        done = atoll(*words)
         assert (done.code, done.out) == (125, b"")
         assert "made without a source" in done.err
 

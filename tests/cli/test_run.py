@@ -27,6 +27,65 @@ def test_words_after_two_dashes_do_not_pass_through_a_shell(atoll):
     assert atoll("run", "echo $HOME").out == b"/home/user\n", "one word is for the shell"
 
 
+def test_options_end_at_the_first_word_of_the_command(atoll, tmp_path):
+    assert atoll("run", "sort", "-n", input=b"10\n9\n").out == b"9\n10\n"
+    assert atoll("run", "echo", "-n", "hi").out == b"hi"
+    assert atoll("run", "grep", "-e", "A=1", input=b"A=1\nB\n").out == b"A=1\n"
+    (tmp_path / "a.py").write_text("text\n")
+    assert atoll("run", "--source", str(tmp_path), "head", "-f", "a.py").err.startswith("head: invalid option -- 'f'")
+    assert atoll("run", "--source", str(tmp_path), "ls", "-1a").out == b".\n..\na.py\n"
+    assert atoll("run", "printf", "%s,", "a", "--", "-e", "--keep").out == b"a,--,-e,--keep,"
+    own = ("-e", "A=1", "-nt5", "--memory=64M")
+    assert atoll("run", *own, "sh", "-c", "echo $A $0 $1", "-t", "-l").out == b"1 -t -l\n"
+
+
+def test_an_option_after_a_command_that_failed_is_told(atoll):
+    done = atoll("run", "ls", "--memory", "1G")
+    assert (done.code, done.out) == (2, b"")
+    assert done.err.endswith(
+        "atoll: --memory came after the command, and so it is the command's; options of atoll come before it.\n"
+    )
+    assert "was taken for the name of a program" in atoll("run", "ls -la", "-t", "5").err
+    assert atoll("run", "echo", "--memory").err == "", "a command that takes it is left alone"
+    assert "atoll:" not in atoll("run", "--", "ls", "--memory").err, "whoever writes -- knows"
+
+
+def test_all_that_came_of_a_command_is_one_json_object(atoll):
+    done = atoll("run", "--json", "cat; echo err >&2; exit 3", input=b"in")
+    told = json.loads(done.out)
+    assert (done.code, done.err) == (3, "")
+    assert told.pop("id").startswith("sb-")
+    assert told.pop("duration") > 0
+    assert told == {
+        "success": False, "exit_code": 3, "stdout": "in", "stderr": "err\n", "timed_out": False, "truncated": False,
+        "out_of_memory": False,
+    }  # fmt: skip
+    late = atoll("run", "--json", "-t", "0.3", "--", "sleep", "60")
+    assert (late.code, json.loads(late.out)["timed_out"]) == (124, True)
+
+
+def test_a_command_that_is_killed_for_its_memory_is_told(atoll):
+    code = "x = 'a' * 10**9"
+    for command in (["--", "python3", "-c", code], [f'python3 -c "{code}"; exit $?']):
+        done = atoll("run", "--memory", "64M", *command)
+        assert done.code == 137
+        sentence = "atoll: The command was killed for its memory (64M); --memory gives a new sandbox more.\n"
+        assert done.err.endswith(sentence)
+    assert "memory" not in atoll("run", "kill -9 $$").err, "another kill is not taken for it"
+
+
+def test_a_command_that_fails_for_want_of_a_network_is_told(atoll):
+    lookup = "import socket, sys\ntry: socket.getaddrinfo('example.com', 80)\nexcept OSError as e: sys.exit(str(e))"
+    hint = "atoll: This sandbox has no network; --network all"
+    done = atoll("run", "--", "python3", "-c", lookup)
+    assert done.code == 1
+    assert done.err.splitlines()[-1].startswith(hint)
+    assert hint in atoll("run", "curl() { return 6; }; curl -s https://example.com").err, "that says nothing itself"
+    assert hint not in atoll("run", "--", "python3", "-c", lookup.replace("sys.exit", "print")).err
+    assert hint not in atoll("run", "--network", "host", "echo Could not resolve host; exit 6").err
+    assert hint not in atoll("run", "echo the network; exit 1").err
+
+
 def test_every_byte_passes_unchanged_both_ways(atoll):
     data = bytes(range(256)) * 2000
     assert atoll("run", "cat", input=data).out == data
@@ -147,7 +206,7 @@ def test_a_found_sandbox_that_is_not_as_asked_for_is_refused(atoll):
     assert "was made with memory 256M. Leave --memory out, or end it first: atoll destroy sb-" in refused.err
     assert "made with driver jail" in atoll("run", "--reuse", "-l", "job=a", "-p", "fake", "true").err
     assert "made with source None" in atoll("run", "--reuse", "-l", "job=a", "--source", ".", "true").err
-    assert atoll("destroy", "--all").code == 0
+    assert atoll("destroy", "--all", "-y").code == 0
 
 
 def test_a_found_sandbox_with_other_rules_or_another_tree_is_refused(atoll, tmp_path):
@@ -161,7 +220,7 @@ def test_a_found_sandbox_with_other_rules_or_another_tree_is_refused(atoll, tmp_
     assert f"made with codebase {ids[0]}" in again("--codebase", "other").err
     assert "made with preset agent-safe" in again("--codebase", "one", "--preset", "full-access").err
     assert "made with ignore ('*.log',)" in again("--codebase", "one", "--ignore", "*.key").err
-    assert atoll("destroy", "--all").code == 0
+    assert atoll("destroy", "--all", "-y").code == 0
     for id in ids:
         codebases.delete(id)
 
@@ -253,7 +312,10 @@ def test_closed_descriptors_harm_nobody(atoll):
         (["-l", "-=x", "true"], "expected one argument"),
         (["--reuse", "true"], "--reuse finds a sandbox by its labels"),
         (["--colour", "true"], "Unrecognized arguments: --colour"),
-        (["ls", "-la"], 'If it is meant for the command, quote all of it, as in "ls -la"'),
+        (["--memry", "1G", "true"], "Unrecognized arguments: --memry. Did you mean --memory?"),
+        (["-it", "python3"], "For a terminal inside there is `atoll shell`"),
+        (["-t", "python3", "x"], "For a terminal inside there is `atoll shell`"),
+        (["--rm", "true"], "A sandbox is gone afterwards unless you say --keep."),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_sentence_and_125(atoll, words, sentence):

@@ -102,7 +102,7 @@ def test_destroy_takes_labels(atoll, make):
 
 def test_destroy_takes_all(atoll, make):
     ids = {make(), make()}
-    assert set(atoll("destroy", "--all").out.decode().split()) == ids
+    assert set(atoll("destroy", "--all", "-y").out.decode().split()) == ids
 
 
 def test_destroy_goes_on_after_one_that_is_not_there(atoll, make):
@@ -110,6 +110,20 @@ def test_destroy_goes_on_after_one_that_is_not_there(atoll, make):
     done = atoll("destroy", "sb-nobody", id)
     assert (done.code, done.out.decode()) == (125, f"{id}\n")
     assert "No sandbox has the id 'sb-nobody'." in done.err
+
+
+def test_destroy_of_all_asks(atoll, make):
+    ids = {make(), make()}
+    refused = atoll("destroy", "--all")
+    assert (refused.code, refused.out) == (125, b"")
+    assert "`atoll destroy --all --yes` does not ask" in refused.err
+    for answer, code, left in ((b"n\n", 1, ids), (b"y\n", 0, set())):
+        with atoll.terminal("destroy", "--all") as terminal:
+            shown = terminal.expect(rb"Destroy them\? \[y/N\] ").decode()
+            assert all(id in shown for id in ids)
+            terminal.type(answer)
+            assert terminal.wait() == code
+        assert set(atoll.sandboxes()) == left
 
 
 @pytest.mark.parametrize("words", [[], ["--all", "-l", "a=b"], ["--all", "sb-x"]])
@@ -176,7 +190,8 @@ def test_exec_finds_the_one_sandbox_with_a_label(atoll, make):
     assert atoll("exec", blue, "echo blue > f").code == 0
     assert atoll("exec", "-l", "team=red", "cat f; exit 4") == (4, b"red\n", "")
     assert atoll("exec", "--label", "team=blue", "-l", "n=1", "--", "cat", "f") == (0, b"blue\n", "")
-    assert atoll("exec", "cat", "f", "-l", "team=blue") == (0, b"blue\n", "")
+    assert atoll("exec", "-l", "team=blue", "cat", "f", "-n") == (0, b"     1\tblue\n", "")
+    assert "Give an id or -l KEY=VALUE, not both" in atoll("exec", "cat", "-l", "team=blue", "f").err
     assert atoll("exec", "-l", "team=red", "--lang", "python", "print(open('f').read())").out == b"red\n\n"
     several = atoll("exec", "-l", "n=1", "true")
     assert several.code == 125
@@ -188,10 +203,9 @@ def test_exec_finds_the_one_sandbox_with_a_label(atoll, make):
     assert atoll("exec", "-l", "n=1", "cat f").out == b"blue\n"
 
 
-def test_an_option_of_the_command_that_looks_like_a_label_is_explained(atoll, kept):
-    done = atoll("exec", kept, "ls", "-la")
-    assert done.code == 125
-    assert 'as in "ls -la"' in done.err
+def test_options_of_the_command_are_its_own(atoll, kept):
+    assert atoll("exec", kept, "echo", "-n", "-l", "a=b", "--keep").out == b"-l a=b --keep"
+    assert atoll("exec", "-e", "A=1", kept, "-w", "/tmp", "sh", "-c", "echo $A; pwd", "-t").out == b"1\n/tmp\n"
     assert "-l KEY=VALUE finds one by its label" in atoll("exec").err
 
 

@@ -125,6 +125,22 @@ def test_a_command_without_a_pipe_gets_no_input_from_the_terminal(atoll):
         assert terminal.wait() == 0
 
 
+def test_a_program_that_waits_for_keys_is_told_where_they_are(atoll, kept):
+    for words, instead in ((["run", "cat"], "atoll shell -- cat"), (["exec", kept, "sh"], f"atoll shell {kept} -- sh")):
+        with atoll.terminal(*words, env={"COLUMNS": "200"}) as terminal:
+            assert terminal.wait() == 0
+            assert f"got no keys; `{instead}` gives it your terminal." in terminal.screen.decode()
+    with atoll.terminal("run", "true") as terminal:
+        assert terminal.wait() == 0
+        assert terminal.screen == b""
+
+
+def test_a_program_is_run_in_place_of_a_shell_after_the_id(atoll, kept):
+    with atoll.terminal("shell", kept[:8], "echo", "-n", "-l", "own") as terminal:
+        assert terminal.wait() == 0
+        assert terminal.screen == b"-l own"
+
+
 def test_ctrl_c_in_a_terminal_ends_a_run(atoll):
     with atoll.terminal("run", "echo up; sleep 1000") as terminal:
         terminal.expect(rb"up\r\n")

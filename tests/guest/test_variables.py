@@ -108,17 +108,17 @@ def test_numbers_of_numpy_pass_as_numbers_of_python():
 
 
 def test_what_does_not_pass_is_refused_by_its_name():
-    assert unfit({1, 2}) == "holds a set"
-    assert unfit([[1j]]) == "holds a complex"
+    assert unfit({1, 2}) == "holds a value of the type set"
+    assert unfit([[1j]]) == "holds a value of the type complex"
     assert unfit({1: 2}) == "has a key of the type int, and JSON has texts as keys only"
     assert unfit({None: 2}).startswith("has a key of the type NoneType")
-    assert unfit([np.datetime64("2020")]) == "holds a numpy.datetime64"
-    assert unfit(np.longdouble(1)) == "holds a numpy.longdouble"
-    assert unfit(np.ma.zeros(3)) == "is a numpy.MaskedArray"
+    assert unfit([np.datetime64("2020")]) == "holds a value of the type numpy.datetime64"
+    assert unfit(np.longdouble(1)) == "holds a value of the type numpy.longdouble"
+    assert unfit(np.ma.zeros(3)) == "is of the type numpy.MaskedArray"
     assert unfit(np.array([object()])) == "holds Python objects"
-    assert unfit(pd.Index([1])) == "is a pandas.Index"
+    assert unfit(pd.Index([1])) == "is of the type pandas.Index"
     assert "holds a" in unfit([object()])
-    assert unfit([b"x"]) == "holds a bytes"
+    assert unfit([b"x"]) == "holds a value of the type bytes"
 
 
 def test_what_is_too_deep_or_holds_itself_is_refused():
@@ -431,7 +431,7 @@ def test_get_set_list_and_clear():
 def test_what_is_asked_wrongly_is_refused_and_changes_nothing():
     namespace = {"x": {1, 2}, "big": bytes(100)}
     assert "There is no variable 'y'; there are: x, big." in refused(namespace, act="get", name="y").message
-    assert "holds a set" in refused(namespace, act="get", name="x").message
+    assert "holds a value of the type set" in refused(namespace, act="get", name="x").message
     assert "run code" in refused(namespace, act="get", name="x").message
     assert "100 bytes" in refused(namespace, act="get", name="big", limit=99).message
     assert "no variable 'y'" in refused(namespace, act="clear", names=["x", "y"]).message

@@ -114,7 +114,7 @@ def test_what_was_once_found_is_found_again_beyond_what_is_remembered(monkeypatc
         ("*.pyc", "give a list of patterns"),
         (None, "ignore is None"),
         (1, "ignore is 1"),
-        ([1], "ignore has 1, a int"),
+        ([1], "ignore has 1, an int"),
         (["a\nb"], "a pattern is one line"),
         (["a\0b"], "a pattern is one line"),
         (["\ud800"], "half a surrogate pair"),

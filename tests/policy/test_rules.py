@@ -30,7 +30,7 @@ def test_rules_come_as_rules_mappings_or_pairs():
         (("a", ["read"]), "has the level ['read']"),
         (PathRule("a", "read", "regex"), "has the kind 'regex'; give 'glob'"),
         (PathRule("a", "read", []), "has the kind []"),
-        ((1, "read"), "The pattern 1 is a int; patterns are text"),
+        ((1, "read"), "The pattern 1 is an int; patterns are text"),
         ((b"a", "read"), "is a bytes"),
         (("a/../b", "read"), "climbs with '..'"),
         (("..", "read"), "climbs with '..'"),

@@ -222,6 +222,22 @@ def test_what_is_not_applied_says_so():
     assert (format_diff([]), format_stat([])) == ("", "")
 
 
+@pytest.mark.parametrize(
+    ("path", "kind", "type", "marked"),
+    [
+        (".git/hooks/post-commit", "added", "file", True),
+        ("sub/.VSCode/tasks.json", "modified", "file", True),
+        ("pipe", "added", "other", True),
+        (".git/hooks/post-commit", "deleted", "file", False),
+        ("src/app.py", "added", "file", False),
+    ],
+)
+def test_what_is_never_applied_says_so(path, kind, type, marked):
+    change = Change(path, kind, type, None, 0o644, 1, "x", "--- a\n+++ b\n@@ -0,0 +1 @@\n+1\n", added_lines=1)
+    assert ("never applied" in format_diff([change])) is marked
+    assert ("never applied)" in format_stat([change])) is marked
+
+
 def test_git_takes_the_diff(memory, tmp_path):
     memory.in_merged("dir/new file", "one\ntwo")
     memory.in_merged('quote"d\tname', "x\n")

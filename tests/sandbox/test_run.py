@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from atoll import CommandFailed, CommandTimedOut, InvalidInput, InvalidPath, Sandbox
+from atoll import CommandFailed, CommandTimedOut, Completed, InvalidInput, InvalidPath, Sandbox
+from atoll.errors import command_failed
 
 
 def test_text_goes_to_a_shell_and_a_list_is_a_program_with_its_arguments(sandbox):
@@ -28,14 +29,22 @@ def test_check_turns_a_failure_into_an_error_that_tells_the_rest(sandbox):
 
 
 def test_a_checked_command_whose_time_is_over_is_an_error_of_its_own(sandbox):
-    with pytest.raises(CommandTimedOut, match="The command ran out of time: oops") as caught:
+    with pytest.raises(CommandTimedOut, match=r"ran out of time after 0\.3 s: echo out; .*; sleep 60$") as caught:
         sandbox.run("echo out; echo oops >&2; sleep 60", timeout=0.3, check=True)
     error = caught.value
     assert (error.exit_code, error.stdout, error.stderr) == (124, "out\n", "oops\n")
     assert isinstance(error, CommandFailed | TimeoutError)
+    with pytest.raises(CommandTimedOut, match=r"out of time after 0\.2 s: sleep 60$"), sandbox.session() as session:
+        session.run("sleep 60", timeout=0.2, check=True)
     with pytest.raises(CommandFailed) as caught:
         sandbox.run("exit 3", check=True)
     assert not isinstance(caught.value, TimeoutError)
+
+
+def test_the_error_of_a_command_that_was_killed_for_its_memory_says_so(sandbox):
+    error = command_failed(Completed(137, "", "Killed\n", 1.0, out_of_memory=True))
+    assert str(error) == "The command was killed for its memory: Killed"
+    assert not sandbox.run("kill -9 $$").out_of_memory
 
 
 def test_commands_run_one_after_the_other(sandbox):

@@ -142,9 +142,8 @@ class Session:
                     return Ending("completed", answer, validated=self._validated)
                 told.append(_user(prompts.failed_check(reason)))
             messages += told
-        raise LimitReached(
-            "max_iterations", f"The model was asked {self.limits.max_iterations} times, which is as often as it may be."
-        )
+        often = "once" if self.limits.max_iterations == 1 else f"{self.limits.max_iterations} times"
+        raise LimitReached("max_iterations", f"The model was asked {often}, which is as often as it may be.")
 
     def _redirect(self, turn: int, messages: Messages, told: Messages) -> None:
         """What a fork was told, where it begins to go its own way."""

@@ -12,38 +12,73 @@ if TYPE_CHECKING:
 FAILED = 125
 CLOSED = 141
 
-COMMANDS = {
-    "run": "run a command or a program in a sandbox of its own",
-    "shell": "a terminal inside a sandbox",
-    "repl": "a prompt for code that keeps its state from cell to cell",
-    "exec": "run a command or a cell in a sandbox that exists",
-    "cp": "copy files and directories into a sandbox or out of it",
-    "diff": "what a sandbox has changed of its source",
-    "apply": "take over what a sandbox has changed, into its source",
-    "discard": "throw away what a sandbox has changed of its source",
-    "list": "the sandboxes that exist",
-    "audit": "which accesses were refused to a sandbox",
-    "stop": "end what runs in a sandbox, and keep its files and variables",
-    "resume": "go on with a sandbox that was stopped, or with an agent's run",
-    "destroy": "end sandboxes and remove everything of them",
-    "snapshot": "keep a sandbox as it is under a name; list, delete, export these",
-    "rollback": "have a sandbox as it was in a snapshot",
-    "fork": "twins of a sandbox that go on where it is",
-    "agent": "have a model work on a task in a sandbox",
-    "ask": "have a model answer a question, with a sandbox at hand",
-    "logs": "what agents did: list, show, follow, export, delete",
-    "validate": "run a deterministic check behind a wall, and keep a sealed result",
-    "policy": "what rules would do to a directory, before anything runs",
-    "codebase": "source trees that are stored here, for many sandboxes",
-    "packages": "the Python packages that are kept for the next sandbox",
-    "mcp-serve": "serve sandboxes to MCP clients, over stdio or HTTP",
-    "mcp-install": "write the configuration of an MCP client",
-    "init": "write a commented atoll.toml",
-    "config": "every setting, its value, and where it comes from",
-    "providers": "the walls that atoll can build, and which of them work here",
-    "doctor": "the layers of the wall here, and how to mend what is missing",
-    "test": "try a wall from create to destroy, with figures",
-    "version": "which atoll this is",
+GROUPS = {
+    "Run code": {
+        "run": "run a command or a program in a sandbox of its own",
+        "exec": "run a command or a cell in a sandbox that exists",
+        "shell": "a terminal inside a sandbox",
+        "repl": "a prompt for code that keeps its state from cell to cell",
+        "cp": "copy files and directories into a sandbox or out of it",
+    },
+    "Sandboxes that exist": {
+        "list": "the sandboxes that exist",
+        "stop": "end what runs in a sandbox, and keep its files and variables",
+        "resume": "continue a sandbox that was stopped, or an agent's run",
+        "destroy": "end sandboxes and remove everything of them",
+        "snapshot": "keep a sandbox as it is under a name; list, delete, export these",
+        "rollback": "restore a snapshot of a sandbox",
+        "fork": "copies of a sandbox that continue from its current state",
+    },
+    "Your files": {
+        "diff": "what a sandbox has changed of its source",
+        "apply": "apply a sandbox's changes to its source directory",
+        "discard": "throw away what a sandbox has changed of its source",
+        "policy": "what rules would do to a directory, before anything runs",
+        "audit": "which accesses were refused to a sandbox",
+        "codebase": "source trees that are stored here, for many sandboxes",
+    },
+    "Models": {
+        "agent": "have a model work on a task in a sandbox",
+        "ask": "have a model answer a question, with a sandbox at hand",
+        "logs": "what agents did: list, show, follow, export, delete",
+        "validate": "run a deterministic check behind a wall, and keep a sealed result",
+        "mcp-serve": "serve sandboxes to MCP clients, over stdio or HTTP",
+        "mcp-install": "write the configuration of an MCP client",
+    },
+    "This machine": {
+        "providers": "the walls that atoll can build, and which of them work here",
+        "doctor": "the layers of the wall here, and how to fix what is missing",
+        "test": "try a wall from create to destroy, with figures",
+        "packages": "the Python packages that are kept for the next sandbox",
+        "init": "write a commented atoll.toml",
+        "config": "every setting, its value, and where it comes from",
+        "completion": "print a script that completes words in bash, zsh or fish",
+        "version": "which atoll this is",
+    },
+}
+
+COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
+
+# Docker's words, and a few that others use.
+_ELSEWHERE = {
+    "ps": "`atoll list` shows the sandboxes",
+    "ls": "`atoll list` shows the sandboxes, `atoll exec ID ls` the files of one",
+    "rm": "`atoll destroy` ends a sandbox and removes everything of it",
+    "rmi": "`atoll snapshot delete` removes a snapshot",
+    "kill": "`atoll stop` ends what runs in a sandbox, `atoll destroy` the sandbox",
+    "inspect": "`atoll list --json` tells everything about the sandboxes",
+    "images": "`atoll snapshot list` shows what a sandbox can begin with",
+    "start": "`atoll resume` continues a sandbox that was stopped",
+    "unpause": "`atoll resume` continues a sandbox that was paused",
+    "commit": "`atoll snapshot create` keeps a sandbox as it is under a name",
+    "save": "`atoll snapshot export` writes one as a file",
+    "load": "`atoll snapshot import` reads one from a file",
+    "restore": "`atoll rollback` restores a snapshot",
+    "attach": "`atoll shell ID` is a terminal inside a sandbox",
+    "create": "`atoll run --keep` makes a sandbox that stays",
+    "clone": "`atoll fork` copies a sandbox",
+    "info": "`atoll doctor` tells what works here",
+    "login": "atoll needs no account",
 }
 
 _HEAD = """\
@@ -104,8 +139,10 @@ def _dispatch(words: list[str]) -> int:
 
 def _help() -> str:
     width = max(map(len, COMMANDS))
-    lines = [f"  {name.ljust(width)}  {summary}" for name, summary in COMMANDS.items()]
-    return "\n".join([_HEAD, *lines, "", _EXAMPLES])
+    lines = []
+    for title, group in GROUPS.items():
+        lines += [f"{title}:", *(f"  {name.ljust(width)}  {summary}" for name, summary in group.items()), ""]
+    return "\n".join([_HEAD, *lines, _EXAMPLES])
 
 
 def _unknown(name: str) -> int:
@@ -113,6 +150,9 @@ def _unknown(name: str) -> int:
 
     from .output import complain
 
+    if name in _ELSEWHERE:
+        complain(f"There is no command {name!r}; {_ELSEWHERE[name]}.")
+        return FAILED
     near = get_close_matches(name, COMMANDS, n=1)
     guess = f" Did you mean `atoll {near[0]}`?" if near else ""
     complain(f"There is no command {name!r}.{guess} `atoll --help` lists them all.")

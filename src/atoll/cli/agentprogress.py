@@ -50,7 +50,7 @@ class Progress:
             elif event.kind == "retry":
                 self._line(f"{_indent(event)}  asking again: {visible(event.text)}")
             elif event.kind == "replayed" and event.depth == 0:
-                self._line(f"going on after {event.number} steps")
+                self._line(f"going on after {event.number} step{'s' * (event.number != 1)}")
 
     def close(self) -> None:
         self._over.set()

@@ -10,8 +10,9 @@ _DESCRIPTION = """\
 Take over what a sandbox has changed into the directory that it was made from:
 all of it at once, or nothing. The rules decide again about every path; what
 they refuse is named and left out. With PATHS, only what is at or below them.
-On a terminal you are shown what it is, and asked; once more about hidden files
-and directories of new names, since tools may run what such files say.
+You are shown what it is, and asked; once more about hidden files and
+directories of new names, since tools may run what such files say. Without a
+terminal nothing is applied unless you say --yes.
 """
 
 _EPILOG = """\
@@ -27,7 +28,7 @@ when a path has changed in the directory, too:
 
 exit code:
   0; 1 when something was refused or is in conflict, or when you said no;
-  125 when atoll itself fails
+  125 when atoll itself fails, or nobody can be asked
 """
 
 _WAYS = ("ask", "keep", "take")
@@ -41,7 +42,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("--on-conflict", metavar="WAY", default="ask", help="ask, keep or take; see below")
     parser.add_argument("--new-hidden", action="store_true",
         help="with hidden files and directories of names that the directory does not have yet")  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="what was done, as a JSON object; nothing is asked")
+    parser.add_argument("--json", action="store_true", help="with --yes: what was done, as a JSON object")
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
     args = parser.parse_intermixed_args(words)
     if args.on_conflict not in _WAYS:
@@ -53,12 +54,16 @@ def _apply(args: Namespace) -> int:
     # Imported here: whoever only reads the help does not wait for it.
     from .interrupts import Interrupts
     from .places import find
-    from .reviews import is_asked, is_hidden_wanted, is_wanted, report, say_safe_json
+    from .reviews import check_asked, is_hidden_wanted, is_wanted, report, say_safe_json
 
+    if args.json and not args.yes:
+        raise UsageError("--json asks nothing, and so it goes with --yes.")
+    if not args.yes:
+        check_asked(f"apply {args.id}")
     interrupts = Interrupts()
     sandbox = find(args.id)
     reviewed, new_hidden = None, args.new_hidden
-    if not args.yes and not args.json and is_asked():
+    if not args.yes:
         reviewed = sandbox.diff(args.paths or None)
         if not is_wanted(reviewed, "Apply this?"):
             return 1

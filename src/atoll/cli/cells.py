@@ -27,9 +27,9 @@ class CellJob(NamedTuple):
     answers: bool
 
 
-def job(args: Namespace, after: list[str] | None, workdir: str | None) -> CellJob:
+def job(args: Namespace, workdir: str | None) -> CellJob:
     """Raises UsageError, InvalidInput, and OSError for a file that cannot be read."""
-    if args.words or after or args.file is not None:
+    if args.words or args.after or args.file is not None:
         raise UsageError("The cell is the whole of what runs; leave out the command or --file, or leave out --code.")
     if args.code is not None and args.code_file is not None:
         raise UsageError("Give --code or --code-file, not both.")
@@ -61,7 +61,7 @@ def run(sandbox: Sandbox, job: CellJob) -> int:
     ask = answer if job.answers else None
     if job.as_json:
         execution = sandbox.run_code(job.code, env=job.env or None, on_input=ask, **where)
-        say_json(as_mapping(execution))
+        say_json({"id": sandbox.id, **as_mapping(execution)})
     else:
         show = showing.Showing()
         execution = sandbox.run_code(

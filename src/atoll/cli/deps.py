@@ -131,7 +131,8 @@ def install(sandbox: Sandbox, manifest: Manifest, env: Mapping[str, str]) -> Non
         sandbox.files.write(posixpath.join(workdir, name), content)
     env = {**manifest.kind.env, **env}
     complain(f"Installing {manifest.name} …")
-    code = streaming.run(sandbox, manifest.kind.script, env=env, timeout=manifest.seconds, all_to_stderr=True)
+    ended = streaming.run(sandbox, manifest.kind.script, env=env, timeout=manifest.seconds, all_to_stderr=True)
+    code = ended.completed.exit_code
     if code == 127:
         raise DepsFailed(f"{manifest.name} needs `{manifest.kind.tool}`, which this sandbox does not have.")
     if code != 0:

@@ -13,18 +13,19 @@ from .values import labels
 
 _DESCRIPTION = """\
 End sandboxes, with all that runs in them, and remove everything of them.
-Prints the ids of those that were ended.
+Prints the ids of those that were ended. --all shows them first, and asks;
+without a terminal it needs --yes.
 """
 
 _EPILOG = """\
 examples:
   atoll destroy sb-k3              the beginning of an id is enough
   atoll destroy -l project=docs    all that carry this label
-  atoll destroy --all
+  atoll destroy --all --yes
 
 exit code:
-  0, or 125 when one of them could not be found or ended; the others are ended
-  all the same
+  0; 1 when you said no; or 125 when one of them could not be found or ended;
+  the others are ended all the same
 """
 
 
@@ -34,13 +35,17 @@ def main(words: list[str]) -> int:
     parser.add_argument("-l", "--label", metavar="KEY=VALUE", action="append", default=[],
         help="those that carry this label; of several, those that carry all")  # fmt: skip
     parser.add_argument("--all", action="store_true", help="every sandbox of this user")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask about --all")
     args = parser.parse_intermixed_args(words)
     if sum(map(bool, (args.ids, args.label, args.all))) != 1:
         raise UsageError("Say which sandboxes to destroy: by their ids, or with -l KEY=VALUE, or with --all.")
     if args.ids:
         done = [_destroy_one(prefix) for prefix in args.ids]
     else:
-        done = [_destroy(row.id) for row in _chosen(args.label)]
+        rows = _chosen(args.label)
+        if args.all and not args.yes and rows and not _is_wanted(rows):
+            return 1
+        done = [_destroy(row.id) for row in rows]
     return 0 if all(done) else FAILED
 
 
@@ -49,6 +54,15 @@ def _chosen(entries: list[str]) -> list[Row]:
     if not rows:
         complain("There is nothing to destroy.")
     return rows
+
+
+def _is_wanted(rows: list[Row]) -> bool:
+    from .reviews import check_asked, says_yes
+
+    check_asked("destroy --all")
+    for row in rows:
+        say(row.id)
+    return says_yes("Destroy them?")
 
 
 def _destroy_one(prefix: str) -> bool:

@@ -7,7 +7,8 @@ from .parsing import Parser
 _DESCRIPTION = """\
 Throw away what a sandbox has changed of the directory that it was made from:
 its workspace is then what that directory is now. The sandbox stays, and so does
-what is outside its workspace. On a terminal you are shown what goes, and asked.
+what is outside its workspace. You are shown what goes, and asked; without a
+terminal nothing is thrown away unless you say --yes.
 """
 
 _EPILOG = """\
@@ -16,7 +17,7 @@ examples:
   atoll discard sb-k3 --yes
 
 exit code:
-  0; 1 when you said no; 125 when atoll itself fails
+  0; 1 when you said no; 125 when atoll itself fails, or nobody can be asked
 """
 
 
@@ -28,10 +29,12 @@ def main(words: list[str]) -> int:
     args = parser.parse_intermixed_args(words)
     # Imported here: whoever only reads the help does not wait for it.
     from .places import find
-    from .reviews import is_asked, is_wanted
+    from .reviews import check_asked, is_wanted
 
+    if not args.yes:
+        check_asked(f"discard {args.id}")
     sandbox = find(args.id)
-    if not args.yes and is_asked() and not is_wanted(sandbox.diff(), "Throw this away?"):
+    if not args.yes and not is_wanted(sandbox.diff(), "Throw this away?"):
         return 1
     sandbox.discard(force=args.force)
     return 0

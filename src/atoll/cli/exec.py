@@ -5,8 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from .options import OWN_OPTIONS, add_code_options, add_command_options, add_program_options, is_cell, labels_of
-from .parsing import Parser, UsageError, split
+from .options import HABITS, add_code_options, add_command_options, add_program_options, is_cell
+from .parsing import Parser, UsageError
 
 if TYPE_CHECKING:
     from ..sync.sandbox import Sandbox
@@ -15,7 +15,8 @@ _DESCRIPTION = """\
 Run a command in a sandbox that exists, whoever made it. The beginning of an
 id is enough; with -l there is no id, and all words are the command. One word
 goes to /bin/sh -c; several words, or words after `--`, are a program and its
-arguments.
+arguments. Options of atoll come before the command; what follows its first word
+is the command's own.
 """
 
 _EPILOG = """\
@@ -23,6 +24,7 @@ examples:
   atoll run --keep "touch a"       prints an id such as sb-k3x8…
   atoll exec sb-k3 "ls -la"
   atoll exec sb-k3 -- python3 -c 'print("hi")'
+  atoll exec sb-k3 -e MODE=fast make test
   atoll exec sb-k3 --file check.py
   atoll exec -l project=docs "make html"
   atoll exec sb-k3 --code "x = 41"
@@ -36,39 +38,39 @@ exit code:
 
 
 def main(words: list[str]) -> int:
-    parser = Parser(
-        "exec", "[OPTIONS] ID|-l KEY=VALUE COMMAND | -- PROGRAM [ARG ...]", _DESCRIPTION, _EPILOG, OWN_OPTIONS
-    )
+    parser = Parser("exec", "[OPTIONS] ID|-l KEY=VALUE [--] COMMAND [ARG ...]", _DESCRIPTION, _EPILOG, HABITS)
     parser.add_argument("id", nargs="?", metavar="ID", help="the sandbox, or the beginning of its id")
-    parser.add_argument("words", nargs="*", metavar="COMMAND", help="what to run")
     parser.add_argument("-l", "--label", metavar="KEY=VALUE", action="append", default=[],
         help="instead of an id: the one sandbox with this label; of several labels, with all")  # fmt: skip
     add_command_options(parser)
     parser.add_argument("-w", "--workdir", metavar="DIR", help="where to start (default: the sandbox's own)")
     add_program_options(parser)
     add_code_options(parser)
-    before, after = split(words)
-    args = parser.parse_intermixed_args(before)
+    args = parser.parse_command(words, lambda options: not any(map(_is_label, options)))
     if args.label and args.id is not None:
-        args.id, args.words = None, [args.id, *args.words]
-    elif not args.label and not args.id:
+        raise UsageError(f"Give an id or -l KEY=VALUE, not both; with -l, write it before the command: {args.id!r}.")
+    if not args.label and not args.id:
         raise UsageError("There is no id; `atoll list` shows the sandboxes, and -l KEY=VALUE finds one by its label.")
-    return _exec(args, after)
+    return _exec(args)
 
 
-def _exec(args: Namespace, after: list[str] | None) -> int:
+def _is_label(word: str) -> bool:
+    return word.startswith(("-l", "--label"))
+
+
+def _exec(args: Namespace) -> int:
     # Imported here: whoever only reads the help does not wait for it.
     from .interrupts import Interrupts
 
     if is_cell(args):
         from . import cells
 
-        cell = cells.job(args, after, args.workdir)
+        cell = cells.job(args, args.workdir)
         Interrupts()
         return cells.run(_sandbox(args), cell)
     from . import programs
 
-    job = programs.job(args, after, args.workdir)
+    job = programs.job(args, args.workdir)
     Interrupts()  # SIGTERM and SIGHUP, too, kill what runs before they end us
     sandbox = _sandbox(args)
     programs.prepare(sandbox, job)
@@ -77,6 +79,7 @@ def _exec(args: Namespace, after: list[str] | None) -> int:
 
 def _sandbox(args: Namespace) -> Sandbox:
     from .places import find, find_labelled
+    from .values import labels
 
-    labels = labels_of(args)
-    return find_labelled(labels) if labels else find(args.id)
+    wanted = labels(args.label)
+    return find_labelled(wanted) if wanted else find(args.id)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from .options import labels_of
 from .output import complain, say
 from .parsing import Parser, UsageError
 from .places import find
-from .values import duration, whole_number
+from .values import duration, labels, whole_number
 
 _DESCRIPTION = """\
 Make sandboxes that go on where another one is, with its files and its Python
@@ -42,7 +41,7 @@ def main(words: list[str]) -> int:
         raise UsageError("Say which sandbox to fork, by its id; `atoll list` shows them.")
     twins = find(args.ids[0]).fork(
         whole_number(args.count, "--count"),
-        labels=labels_of(args) or None,
+        labels=labels(args.label) or None,
         lifetime=None if args.lifetime is None else duration(args.lifetime, "--lifetime"),
         wait=duration(args.wait, "--wait"),
         force=args.force,

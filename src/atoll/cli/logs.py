@@ -69,6 +69,11 @@ def main(words: list[str]) -> int:
     args = parser.parse_intermixed_args(words)
     action = _ACTIONS.get(args.action)
     if action is None:
+        if args.action.startswith("sb-"):
+            raise UsageError(
+                "Sandboxes have no log: `atoll run` and `atoll exec` show what a command says while it runs, and "
+                f"`atoll audit {args.action}` what was refused. The ids here are those of agents' runs."
+            )
         args.words = [args.action, *args.words]
         action = _show
     if args.action == "list" and args.follow:

@@ -6,12 +6,21 @@ import re
 from argparse import Namespace
 from typing import Any
 
-from ..errors import InvalidInput
 from .parsing import Parser, UsageError
 from .permitting import add_permission_options, permissions_of
 from .values import duration, labels, number, whole_number
 
-OWN_OPTIONS = 'If it is meant for the command, quote all of it, as in "ls -la", or put `--` before it.'
+_TERMINAL = "For a terminal inside there is `atoll shell`, with a program `atoll shell -- python3`."
+# What docker's options are here.
+HABITS = {
+    **dict.fromkeys(("-i", "-it", "-ti", "--interactive", "--tty"), _TERMINAL),
+    **dict.fromkeys(("-d", "--detach"), "A sandbox stays with --keep, and `atoll exec` runs more in it."),
+    **dict.fromkeys(("-v", "--volume", "--mount"), "--source DIR has the files of DIR, and `atoll cp` copies."),
+    "--rm": "A sandbox is gone afterwards unless you say --keep.",
+    "--name": "Name it by a label: -l name=…",
+    "-m": "Write --memory.",
+    "--cpus": "Write --cpu.",
+}
 _RESOURCES = ("memory", "cpu", "pids", "disk")
 
 
@@ -54,6 +63,7 @@ def add_command_options(parser: Parser) -> None:
     add("-t", "--timeout", metavar="TIME",
         help="kill the command after so many seconds, or 5m, or none (default: 60)")  # fmt: skip
     add("-n", "--no-stdin", action="store_true", help="do not pass on standard input")
+    add("--json", action="store_true", help="print one JSON object at the end: what was said, and how it ended")
     add_env_option(parser)
 
 
@@ -73,16 +83,14 @@ def add_code_options(parser: Parser) -> None:
     add("--code-file", metavar="PATH", help="the same, from a file")
     add("--context", metavar="NAME", help="which context; it is made if it is not there (default: main, or the one "
         "of the language)")  # fmt: skip
-    add("--json", action="store_true", help="print all that came of the cell as a JSON object")
 
 
 def is_cell(args: Namespace) -> bool:
     """Whether a cell was asked for, rather than a command or a program. Raises UsageError for half of one."""
     if args.code is not None or args.code_file is not None:
         return True
-    for option in ("context", "json"):
-        if getattr(args, option):
-            raise UsageError(f"--{option} is for a cell, and there is none; give it with --code or --code-file.")
+    if args.context:
+        raise UsageError("--context is for a cell, and there is none; give it with --code or --code-file.")
     return False
 
 
@@ -95,7 +103,7 @@ def wishes(args: Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {
         name: getattr(args, name) for name in ("image", "source", "codebase", "network", "snapshot")
     }
-    found["labels"] = labels_of(args)
+    found["labels"] = labels(args.label)
     found["workdir"] = None if args.workdir is None or starts_inside(args.workdir) else args.workdir
     found["lifetime"] = None if args.lifetime is None else duration(args.lifetime, "--lifetime")
     found["strict"] = args.strict
@@ -110,15 +118,6 @@ def wishes(args: Namespace) -> dict[str, Any]:
 def packages_of(given: list[str]) -> tuple[str, ...]:
     """Requirements from `numpy,pandas>=2`. A comma inside a version, as in `a>=1,<2`, belongs to it."""
     return tuple(name for each in given for name in re.split(r",(?=\s*[A-Za-z0-9])(?![^\[]*\])", each) if name.strip())
-
-
-def labels_of(args: Namespace) -> dict[str, str]:
-    """What --label gave. Raises InvalidInput."""
-    try:
-        return labels(args.label)
-    except InvalidInput as error:
-        # `atoll run ls -la` is a label "a" to us.
-        raise InvalidInput(error.message, hint=OWN_OPTIONS if getattr(args, "words", None) else None) from None
 
 
 def _resources(args: Namespace) -> dict[str, Any]:

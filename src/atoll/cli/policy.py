@@ -64,7 +64,7 @@ def _rules(args: Namespace) -> Permissions:
 
 def _check(args: Namespace) -> None:
     from ..policy.ignores import Ignores
-    from .policytree import COLOURS, drawn, readable, survey, unused
+    from .policytree import COLOURS, counted, drawn, readable, survey, unused
     from .values import whole_number
 
     depth = None if args.depth is None else whole_number(args.depth, "--depth")
@@ -87,7 +87,7 @@ def _check(args: Namespace) -> None:
     say("\n".join(drawn(found, paint(readable(top), "bold", wanted=colours), depth, colours=colours)))
     total = sum(counts.values()) - counts["ignored"]
     parts = [paint(f"{count} {word}", COLOURS[word], wanted=colours and count > 0) for word, count in counts.items()]
-    say(f"\n{total} paths by {permissions.name or 'these rules'}: {', '.join(parts)}")
+    say(f"\n{counted(total)} by {permissions.name or 'these rules'}: {', '.join(parts)}")
     for sentence in warnings:
         complain(sentence)
 

@@ -145,10 +145,10 @@ def unused(rules: Iterable[PathRule], matcher: Matcher, found: Survey) -> Iterat
             continue
         winner = matcher.winner(beaten[0]) or rule
         yield (
-            f"The rule {rule.pattern!r} ({rule.level}) matches {_paths(len(beaten))} and decides about none: for "
+            f"The rule {rule.pattern!r} ({rule.level}) matches {counted(len(beaten))} and decides about none: for "
             f"{readable(beaten[0] or '/')} {winner.pattern!r} ({winner.level}) wins."
         )
 
 
-def _paths(count: int) -> str:
+def counted(count: int) -> str:
     return "1 path" if count == 1 else f"{count} paths"

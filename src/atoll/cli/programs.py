@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..errors import InvalidInput
 from ..sync.sandbox import Sandbox
 from . import streaming
-from .output import complain
+from .output import complain, say_json
 from .parsing import UsageError
 from .values import timeout, variables
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .languages import Language
 
 NOT_FOUND = 127
+TIMED_OUT = 124
 # Where there is no wall, commands see the workspace at another path than the API does, and only they can tell.
 _FIND = 'file=$(cd -- "$1" && pwd)/$2; shift 2; set -- "$file" "$@"\n'
 
@@ -34,7 +35,10 @@ class Program(NamedTuple):
 
 
 class Job(NamedTuple):
-    """One thing to run, checked before there is a sandbox for it."""
+    """One thing to run, checked before there is a sandbox for it.
+
+    `late` is an option of atoll's among the words of the command, `shell` the command line for a terminal instead.
+    """
 
     what: str | list[str] | Program
     deps: Manifest | None
@@ -42,16 +46,20 @@ class Job(NamedTuple):
     env: dict[str, str]
     workdir: str | None
     timeout: float | str | None
+    late: str | None
+    shell: str
+    as_json: bool
 
 
-def job(args: Namespace, after: list[str] | None, workdir: str | None) -> Job:
-    """What was asked for; `after` are the words behind `--`, `workdir` is where to start.
+def job(args: Namespace, workdir: str | None) -> Job:
+    """What was asked for; `workdir` is where to start.
 
     Raises:
         UsageError, InvalidInput: it makes no sense.
         OSError: a file cannot be read.
     """
     words: list[str] = args.words
+    after: list[str] | None = args.after  # what followed a `--`
     stdin = not args.no_stdin and streaming.stdin_to_pass_on()
     what: str | list[str] | Program
     if args.file is not None and args.file != "-":
@@ -60,7 +68,9 @@ def job(args: Namespace, after: list[str] | None, workdir: str | None) -> Job:
         what, stdin = _inline(args, words, after or [], stdin=stdin)
     else:
         what = _command(words, after)
-    return Job(what, _manifest(args.deps, args.file, what), stdin, variables(args.env), workdir, timeout(args.timeout))
+    manifest = _manifest(args.deps, args.file, what)
+    shell = f"atoll shell {getattr(args, 'id', None) or ''}".strip() + " --"
+    return Job(what, manifest, stdin, variables(args.env), workdir, timeout(args.timeout), args.late, shell, args.json)
 
 
 def _manifest(path: str | None, file: str | None, what: str | list[str] | Program) -> Manifest | None:
@@ -120,10 +130,20 @@ def _command(words: list[str], after: list[str] | None) -> str | list[str]:
 
 
 def run(sandbox: Sandbox, job: Job) -> int:
-    """Run it in a sandbox; gives the exit code."""
-    if not isinstance(job.what, Program):
-        return _stream(sandbox, job.what, job)
-    program = job.what
+    """Run it in a sandbox, and say what is known of a failure; gives the exit code."""
+    what = job.what
+    ended = _run_program(sandbox, what, job) if isinstance(what, Program) else _stream(sandbox, what, job)
+    completed = ended.completed
+    if not completed.success or (isinstance(what, str) and os.isatty(0)):
+        from . import hints
+
+        hints.tell(sandbox, job, ended)
+    if job.as_json:
+        say_json({"id": sandbox.id, "success": completed.success, **completed._asdict()})
+    return TIMED_OUT if completed.timed_out else completed.exit_code
+
+
+def _run_program(sandbox: Sandbox, program: Program, job: Job) -> streaming.Ended:
     workspace = sandbox.info.spec.workdir
     sandbox.files.write(posixpath.join(workspace, program.name), program.content)
     start = posixpath.join(workspace, job.workdir or "")
@@ -135,10 +155,10 @@ def run(sandbox: Sandbox, job: Job) -> int:
         posixpath.relpath(workspace, start),
         program.name,
     ]
-    code = _stream(sandbox, [*script, *program.arguments], job)
-    if code == NOT_FOUND and not _ready(sandbox, program.language, job):
+    ended = _stream(sandbox, [*script, *program.arguments], job)
+    if ended.completed.exit_code == NOT_FOUND and not _ready(sandbox, program.language, job):
         complain(_missing(sandbox, program.language))
-    return code
+    return ended
 
 
 def prepare(sandbox: Sandbox, job: Job) -> None:
@@ -149,10 +169,12 @@ def prepare(sandbox: Sandbox, job: Job) -> None:
         deps.install(sandbox, job.deps, job.env)
 
 
-def _stream(sandbox: Sandbox, command: str | list[str], job: Job) -> int:
+def _stream(sandbox: Sandbox, command: str | list[str], job: Job) -> streaming.Ended:
     packages: Mapping[str, str] = {} if job.deps is None else job.deps.kind.env
     env = {**packages, **job.env}
-    return streaming.run(sandbox, command, stdin=job.stdin, env=env, workdir=job.workdir, timeout=job.timeout)
+    return streaming.run(
+        sandbox, command, stdin=job.stdin, env=env, workdir=job.workdir, timeout=job.timeout, keep=job.as_json
+    )
 
 
 def _ready(sandbox: Sandbox, language: Language, job: Job) -> bool:
@@ -161,7 +183,10 @@ def _ready(sandbox: Sandbox, language: Language, job: Job) -> bool:
 
 def _missing(sandbox: Sandbox, language: Language) -> str:
     """Which tool a language lacks, and how to get it."""
-    sentence = f"{language.name} needs {language.needs}, and this sandbox does not have it."
+    lacks = "does not have them" if " and " in language.needs else "does not have it"
+    if "," in language.needs:
+        lacks = "has none of them"
+    sentence = f"{language.name} needs {language.needs}, and this sandbox {lacks}."
     if sandbox.info.spec.image is not None:
         return f"{sentence} Give an --image that has it."
     from shutil import which

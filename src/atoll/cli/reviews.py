@@ -12,6 +12,7 @@ from ..review.text import format_diff, format_stat
 from ..review.traps import starts, unseen
 from ..types import Applied, Change
 from .output import STDOUT, colourful, complain, say, write
+from .parsing import UsageError
 
 _MOST_NAMED = 50
 
@@ -44,9 +45,10 @@ def as_json(change: Change) -> dict[str, Any]:
     return change._asdict()
 
 
-def is_asked() -> bool:
-    """Whether somebody is there who could be asked."""
-    return sys.stdin is not None and os.isatty(0) and os.isatty(1)
+def check_asked(what: str) -> None:
+    """Raises UsageError where nobody is there who could be asked. `what` is done with --yes alone, such as "apply"."""
+    if sys.stdin is None or not (os.isatty(0) and os.isatty(1)):
+        raise UsageError(f"Nobody can be asked here, without a terminal; `atoll {what} --yes` does not ask.")
 
 
 def is_wanted(changes: Sequence[Change], question: str) -> bool:
@@ -54,10 +56,10 @@ def is_wanted(changes: Sequence[Change], question: str) -> bool:
     if not changes:
         return True
     say_stat(changes, plain=False)
-    return _says_yes(question)
+    return says_yes(question)
 
 
-def _says_yes(question: str) -> bool:
+def says_yes(question: str) -> bool:
     write(STDOUT, f"{question} [y/N] ".encode())
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -76,7 +78,7 @@ def is_hidden_wanted(source: str | None, changes: Sequence[Change]) -> bool:
         say(f"  {quoted(name)}")
     if len(names) > _MOST_NAMED:
         say(f"  and {len(names) - _MOST_NAMED} more")
-    return _says_yes("Apply them, too?")
+    return says_yes("Apply them, too?")
 
 
 def report(done: Applied, on_conflict: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from .options import (
-    OWN_OPTIONS,
+    HABITS,
     add_code_options,
     add_command_options,
     add_program_options,
@@ -13,12 +13,13 @@ from .options import (
     is_cell,
     start_directory,
 )
-from .parsing import Parser, split
+from .parsing import Parser
 
 _DESCRIPTION = """\
 Run a command in a sandbox that is made for it and gone afterwards. One word
 goes to /bin/sh -c; several words, or words after `--`, are a program and its
-arguments.
+arguments. Options of atoll come before the command; what follows its first word
+is the command's own.
 """
 
 _EPILOG = """\
@@ -45,24 +46,22 @@ _HOUR = 3600.0
 
 
 def main(words: list[str]) -> int:
-    parser = Parser("run", "[OPTIONS] COMMAND | -- PROGRAM [ARG ...]", _DESCRIPTION, _EPILOG, OWN_OPTIONS)
-    parser.add_argument("words", nargs="*", metavar="COMMAND", help="what to run")
+    parser = Parser("run", "[OPTIONS] [--] COMMAND [ARG ...]", _DESCRIPTION, _EPILOG, HABITS)
     add_command_options(parser)
     add_program_options(parser)
     add_code_options(parser)
     add_sandbox_options(parser)
-    before, after = split(words)
-    args = parser.parse_intermixed_args(before)
-    return _run_cell(args, after) if is_cell(args) else _run(args, after)
+    args = parser.parse_command(words)
+    return _run_cell(args) if is_cell(args) else _run(args)
 
 
-def _run(args: Namespace, after: list[str] | None) -> int:
+def _run(args: Namespace) -> int:
     # Imported here: whoever only reads the help does not wait for it.
     from . import programs
     from .interrupts import Interrupts
     from .places import Place
 
-    job = programs.job(args, after, start_directory(args))
+    job = programs.job(args, start_directory(args))
     if job.deps is not None and not args.reuse:
         job.deps.check_network(args.network or "none")
     spare = _SPARE if job.deps is None else _SPARE + job.deps.seconds
@@ -73,12 +72,12 @@ def _run(args: Namespace, after: list[str] | None) -> int:
         return programs.run(sandbox, job)
 
 
-def _run_cell(args: Namespace, after: list[str] | None) -> int:
+def _run_cell(args: Namespace) -> int:
     from . import cells
     from .interrupts import Interrupts
     from .places import Place
 
-    job = cells.job(args, after, start_directory(args))
+    job = cells.job(args, start_directory(args))
     place = Place(args, Interrupts(), _lifetime(args, job.timeout, _SPARE))
     with place as sandbox:
         place.announce()

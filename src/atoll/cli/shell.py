@@ -9,14 +9,14 @@ from . import terminals
 from .interrupts import Interrupts
 from .options import add_env_option, add_sandbox_options, refuse_wishes, start_directory
 from .output import STDERR, colourful, paint, write
-from .parsing import Parser, UsageError, split
+from .parsing import Parser, UsageError
 from .places import Place, find
 from .values import variables
 
 _DESCRIPTION = """\
 A shell on a terminal inside a sandbox: one that exists, or a new one that is
-gone when you leave (exit or Ctrl-D). Words after `--` are run instead of a
-shell.
+gone when you leave (exit or Ctrl-D). Words after `--`, or after the id, are run
+instead of a shell; their options are their own.
 """
 
 _EPILOG = """\
@@ -44,24 +44,24 @@ exec sh
 
 
 def main(words: list[str]) -> int:
-    parser = Parser("shell", "[OPTIONS] [ID] [-- PROGRAM [ARG ...]]", _DESCRIPTION, _EPILOG)
+    parser = Parser("shell", "[OPTIONS] [ID] [--] [PROGRAM [ARG ...]]", _DESCRIPTION, _EPILOG)
     parser.add_argument("id", nargs="?", metavar="ID", help="a sandbox that exists (default: a new one)")
     add_env_option(parser)
     add_sandbox_options(parser)
-    before, after = split(words)
-    args = parser.parse_args(before)
+    args = parser.parse_command(words, lambda _: 1)
+    command = args.words or args.after
     _require_terminal()
     env = variables(args.env)
     interrupts = Interrupts()
     if args.id is not None:
         refuse_wishes(args)
-        return _session(find(args.id), after, env, args.workdir)
+        return _session(find(args.id), command, env, args.workdir)
     place = Place(args, interrupts, _DAY)
     with place as sandbox:
         place.announce()
         if not args.keep and not args.reuse:
             _greet(sandbox)
-        return _session(sandbox, after, env, start_directory(args))
+        return _session(sandbox, command, env, start_directory(args))
 
 
 def _require_terminal() -> None:

@@ -5,17 +5,26 @@ from __future__ import annotations
 import _thread
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..client.operation import Closed
+from ..client.running import Gathered
 from ..errors import AtollError
 from ..sync.raw import RawCommand
 from ..sync.sandbox import Sandbox
 from ..types import Completed
+from ..wire.frames import DATA, Frame
 from .output import STDERR, complain, write
 
-TIMED_OUT = 124
 _PIECE = 1 << 16
+_TAIL = 4096
+
+
+class Ended(NamedTuple):
+    """How a command ended, and the end of what it said on either stream."""
+
+    completed: Completed
+    tail: str
 
 
 def stdin_to_pass_on() -> bool:
@@ -32,24 +41,33 @@ def run(
     workdir: str | None = None,
     timeout: Any = "default",
     all_to_stderr: bool = False,
-) -> int:
-    """Run a command to its end; gives its exit code, or 124 after telling that its time was over.
+    keep: bool = False,
+) -> Ended:
+    """Run a command to its end, and say if its time was over. Whatever interrupts this kills it with all its children.
 
-    Whatever interrupts this kills the command with all that it started.
+    Args:
+        keep: its output is not written but given, as far as the library would keep it.
     """
     running = RawCommand(sandbox, command, stdin=stdin, env=env, workdir=workdir, timeout=timeout)
     try:
         if stdin:
             # A thread, since the command may end or speak while our input is silent.
             _thread.start_new_thread(_pass_on_input, (running,))
+        gathered = Gathered() if keep else None
+        tail = bytearray()
         while not isinstance(item := running.read(), Completed):
-            write(STDERR if all_to_stderr else item.stream, item.data)
+            tail += item.data
+            del tail[:-_TAIL]
+            if gathered is not None:
+                gathered.take(Frame(0, DATA, item.stream, item.data))
+            else:
+                write(STDERR if all_to_stderr else item.stream, item.data)
     finally:
         running.close()
     if item.timed_out:
         complain(f"The command ran out of time after {running.timeout:g} s and was killed; -t gives it more.")
-        return TIMED_OUT
-    return item.exit_code
+    completed = item if gathered is None else gathered.complete(item)
+    return Ended(completed, tail.decode("utf-8", "replace"))
 
 
 def _pass_on_input(running: RawCommand) -> None:

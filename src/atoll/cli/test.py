@@ -75,7 +75,7 @@ def main(words: list[str]) -> int:
         with interrupts.held(20.0):
             for sandbox in made:
                 report.step("destroy", sandbox.destroy)
-    say(f"{report.failed} steps failed." if report.failed else "All of it works.")
+    say(f"{report.failed} step{'s' * (report.failed != 1)} failed." if report.failed else "All of it works.")
     return 1 if report.failed else 0
 
 

@@ -29,7 +29,14 @@ def timeout(text: str | None) -> float | str | None:
     """The `timeout` of an API call: seconds, None for "none", "default" when nothing was given."""
     if text is None:
         return "default"
-    return None if text == "none" else duration(text, "--timeout")
+    if text == "none":
+        return None
+    if text[:1].isalpha():  # as if -t were docker's
+        raise InvalidInput(
+            f"--timeout is {shown(text)}; give seconds above 0, or a time such as 90s or 5m, or none.",
+            hint="For a terminal inside there is `atoll shell`, with a program `atoll shell -- python3`.",
+        )
+    return duration(text, "--timeout")
 
 
 def number(text: str, option: str) -> float:

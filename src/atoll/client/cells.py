@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 
 from ..errors import InvalidInput, ProtocolError
 from ..policy.sizes import parse_size
+from ..policy.text import kind_of
 from ..types import Chunk, CodeError, Execution, Result
 from ..wire.frames import BULK, DATA, END, Frame
 from . import answers
@@ -154,7 +155,7 @@ def code_request(
 ) -> dict[str, Any]:
     """The operation `code`. A language without a context means the context of its name. Raises InvalidInput."""
     if not isinstance(code, str):
-        raise InvalidInput(f"code is a {type(code).__name__}; give text.")
+        raise InvalidInput(f"code is {kind_of(code)}; give text.")
     limit = max_output if max_output == MAX_OUTPUT else parse_size(max_output, "max_output")
     request: dict[str, Any] = {"op": "code", "code": code, "timeout": timeout, "limit": limit}
     if language is not None:

@@ -11,6 +11,7 @@ from .. import registry
 from ..driver import Driver
 from ..errors import DriverMissing, InvalidInput, Unsupported, WallUnavailable
 from ..io import IO
+from ..policy.text import kind_of
 
 STRONGEST = "strongest"
 ORDER = ("gvisor", "jail", "bwrap", "docker")
@@ -34,7 +35,7 @@ def names_in(driver: str | None) -> list[str]:
     """
     given = registry.default_name() if driver is None else driver
     if not isinstance(given, str):
-        raise InvalidInput(f"driver is a {type(given).__name__}; give a name such as {registry.DEFAULT!r}.")
+        raise InvalidInput(f"driver is {kind_of(given)}; give a name such as {registry.DEFAULT!r}.")
     if given == STRONGEST:
         own = os.environ.get("ATOLL_STRONGEST")
         given = own or ",".join(name for name in ORDER if name in registry.BUILT_IN)

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from ..codebases.shelf import Shelf
 from ..errors import InvalidInput
 from ..io import IO, AnyIO
+from ..policy.text import kind_of
 from ..types import Codebase, FileInfo, Transfer, Upload
 
 Path: TypeAlias = "str | os.PathLike[str]"
@@ -150,5 +151,5 @@ class AsyncCodebases:
         """
         content = data.encode() if isinstance(data, str) else data
         if not isinstance(content, bytes | bytearray | memoryview):
-            raise InvalidInput(f"data is a {type(data).__name__}; give text or bytes.")
+            raise InvalidInput(f"data is {kind_of(data)}; give text or bytes.")
         return await self._io.in_thread(lambda: Shelf().write(codebase, path, bytes(content)))

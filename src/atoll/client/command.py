@@ -11,7 +11,7 @@ from ..policy.env import check_env
 from ..policy.limits import check_timeout
 from ..policy.paths import check_path
 from ..policy.sizes import parse_size
-from ..policy.text import shown
+from ..policy.text import kind_of, short, shown
 
 Command: TypeAlias = "str | Sequence[str | bytes | os.PathLike[str]]"
 Timeout: TypeAlias = "float | Literal['default'] | None"
@@ -37,6 +37,11 @@ def exec_request(
         request["limit"] = parse_size(limit, "max_output")
     add_surroundings(request, env, workdir)
     return request
+
+
+def line_of(argv: list[str]) -> str:
+    """A command in short, as it is shown to people."""
+    return short(argv[-1] if argv[:-1] == _SHELL else " ".join(argv))
 
 
 def add_surroundings(
@@ -93,7 +98,7 @@ def _argv(command: object) -> list[str]:
     elif isinstance(command, Sequence) and not isinstance(command, bytes | bytearray):
         argv = [_argument(argument) for argument in command]
     else:
-        raise InvalidInput(f"The command is a {type(command).__name__}; give text for a shell, or a list of arguments.")
+        raise InvalidInput(f"The command is {kind_of(command)}; give text for a shell, or a list of arguments.")
     if not argv or not argv[0]:
         raise InvalidInput("The command is empty; give text for a shell, or a list that begins with a program.")
     if sum(map(_size, argv)) > _MAX_ARGUMENTS:

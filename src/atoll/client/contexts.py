@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import InvalidInput
-from ..policy.text import shown
+from ..policy.text import kind_of, shown
 from ..types import ContextInfo
 from . import answers
 from .command import add_surroundings
@@ -81,7 +81,7 @@ def context_name(context: object) -> str:
 
 def context_text(value: object, what: str) -> str:
     if not isinstance(value, str):
-        raise InvalidInput(f"{what} is a {type(value).__name__}; give text.")
+        raise InvalidInput(f"{what} is {kind_of(value)}; give text.")
     if not value:
         raise InvalidInput(f"{what} is {shown(value)}; give a name.")
     return value

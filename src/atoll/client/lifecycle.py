@@ -18,7 +18,7 @@ from ..io import IO
 from ..policy.ignores import check_ignore
 from ..policy.labels import check_labels
 from ..policy.spec import make_spec, spec_from_json, with_image_as_path
-from ..policy.text import shown
+from ..policy.text import kind_of, shown
 from ..store import Reservation, Row, Store
 from ..types import Capability, Codebase, Handle, Info, Resources, Spec, Status
 from .choosing import choose
@@ -67,7 +67,7 @@ async def connect(io: IO, id: str) -> Record:
         SandboxGone: it has ended; the message says why, and what was left of it is swept up.
     """
     if not isinstance(id, str):
-        raise InvalidInput(f"id is a {type(id).__name__}; give the id of a sandbox.")
+        raise InvalidInput(f"id is {kind_of(id)}; give the id of a sandbox.")
     registered = store.shared()
     row = registered.get(id)
     driver = registry.load(row.driver, io)

@@ -12,7 +12,7 @@ from ..policy.text import shown
 from ..types import Completed
 from ..wire.frames import DATA, DATA_SIZE, END, EVENT, STDOUT, Frame
 from . import answers
-from .command import MAX_OUTPUT
+from .command import MAX_OUTPUT, line_of
 from .decode import TextChunks, text_of
 from .lines import ByLine, Lines
 from .links import Links
@@ -255,7 +255,7 @@ async def run(
         await audience.finish()
     completed = gathered.complete(item)
     if check and not completed.success:
-        raise command_failed(completed)
+        raise command_failed(completed, line_of(request["argv"]), request["timeout"])
     return completed
 
 
@@ -270,4 +270,5 @@ def _completed(answer: answers.Answer) -> Completed:
         answers.number(answer, "duration"),
         answers.flag(answer, "timed_out"),
         answers.flag(answer, "truncated"),
+        answer.get("out_of_memory") is True,  # which the guest of an older atoll does not say
     )

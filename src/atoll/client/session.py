@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from ..errors import InvalidInput, ProtocolError, SandboxError, SessionEnded, TimedOut, command_failed
 from ..policy.sizes import parse_size
-from ..policy.text import shown
+from ..policy.text import kind_of, short, shown
 from ..types import Completed
 from ..wire.frames import DATA, END, Frame
 from . import answers, running
@@ -80,7 +80,7 @@ class AsyncSession:
         await audience.finish()
         completed = gathered.complete(item)
         if check and not completed.success:
-            raise command_failed(completed)
+            raise command_failed(completed, short(command), choose_timeout(timeout, self._timeout))
         return completed
 
     def stream(self, command: str, *, timeout: Timeout = "default", max_output: int | None = None) -> AsyncOutput:
@@ -193,7 +193,7 @@ def _text(value: object, what: str) -> str:
 def _checked(command: object) -> str:
     """Raises InvalidInput."""
     if not isinstance(command, str):
-        raise InvalidInput(f"The command is a {type(command).__name__}; a session takes text for its shell.")
+        raise InvalidInput(f"The command is {kind_of(command)}; a session takes text for its shell.")
     if "\0" in command:
         raise InvalidInput("The command holds a NUL byte, which no shell takes.")
     try:

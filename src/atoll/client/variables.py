@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import InvalidInput, ProtocolError
 from ..policy.sizes import parse_size
-from ..policy.text import shown
+from ..policy.text import kind_of, shown
 from ..types import Variable
 from ..wire.values import MAX_SIZE
 from . import answers, values
@@ -90,7 +90,7 @@ class AsyncVariables:
         self, context: str, request: dict[str, Any], payload: memoryview | None = None, limit: int = 0
     ) -> tuple[answers.Answer, bytearray]:
         if not isinstance(context, str):
-            raise InvalidInput(f"context is a {type(context).__name__}; give the name of a context.")
+            raise InvalidInput(f"context is {kind_of(context)}; give the name of a context.")
         from . import lane
 
         return await lane.ask(self._links, context, {"do": "variables", **request}, payload, limit)

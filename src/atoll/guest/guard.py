@@ -242,7 +242,7 @@ def _writable(holder: Any) -> Any:
         not isinstance(holder, type) and getattr(type(holder), "_guarded_writes", False)
     ):
         return holder
-    raise TypeError("restricted code may not change a %s" % type(holder).__name__)
+    raise TypeError("restricted code may not change what is of the type %s" % type(holder).__name__)
 
 
 def _no_setattr(holder: Any, name: str, value: Any) -> None:

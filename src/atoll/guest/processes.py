@@ -22,6 +22,7 @@ from .spawn import Child
 
 LINGER = 0.1
 TIMED_OUT = 124
+_KILLED = 128 + signal.SIGKILL
 _END_OF_TRANSMISSION = b"\x04"
 
 
@@ -56,6 +57,7 @@ class Process(Operation):
         self._started = monotonic()
         self._exit_code: Optional[int] = None
         self._timed_out = False
+        self._starved = False
         self._killing = False
         self._timer: Optional[Timer] = None
         self._sources: List[Source] = []
@@ -169,6 +171,8 @@ class Process(Operation):
 
     def _exited(self, status: int) -> None:
         self._exit_code = TIMED_OUT if self._timed_out else exit_code(status)
+        # Of a shell's command that was killed, the shell says it.
+        self._starved = self._exit_code == _KILLED and self._machine.victims.out_of_memory()
         if self._timer is not None:
             self._timer.cancel()
         if self._stdin is not None:
@@ -191,7 +195,12 @@ class Process(Operation):
             if self._timer is not None:
                 self._timer.cancel()
             duration = monotonic() - self._started
-            self.result = {"exit_code": self._exit_code, "timed_out": self._timed_out, "duration": duration}
+            self.result = {
+                "exit_code": self._exit_code,
+                "timed_out": self._timed_out,
+                "duration": duration,
+                "out_of_memory": self._starved,
+            }
             self._ended(self)
         if self.result is not None and self.outlet.empty:
             self.channel.end({**self.result, "truncated": self.outlet.truncated})

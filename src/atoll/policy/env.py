@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..errors import InvalidInput
-from .text import shown
+from .text import kind_of, shown
 
 # execve refuses a longer "NAME=value" (MAX_ARG_STRLEN, with the NUL at its end).
 MAX_ENTRY = (128 << 10) - 1
@@ -21,7 +21,7 @@ def check_env(env: Mapping[str, str] | None) -> dict[str, str]:
     if env is None:
         return {}
     if not isinstance(env, Mapping):
-        raise InvalidInput(f"env is a {type(env).__name__}; give a mapping such as {{'LANG': 'C'}}.")
+        raise InvalidInput(f"env is {kind_of(env)}; give a mapping such as {{'LANG': 'C'}}.")
     total = 0
     for name, value in env.items():
         total += _check_entry(name, value)
@@ -35,7 +35,7 @@ def _check_entry(name: object, value: object) -> int:
     if not isinstance(name, str) or not name or "=" in name or "\0" in name:
         raise InvalidInput(f"env has the name {shown(name)}; a name is text, not empty, without '=' and NUL.")
     if not isinstance(value, str):
-        raise InvalidInput(f"env has a {type(value).__name__} for {shown(name)}; values are text.")
+        raise InvalidInput(f"env has {kind_of(value)} for {shown(name)}; values are text.")
     if "\0" in value:
         raise InvalidInput(f"env has a NUL byte in the value of {shown(name)}, which no environment can hold.")
     try:

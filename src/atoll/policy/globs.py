@@ -13,7 +13,7 @@ import re
 from typing import NamedTuple
 
 from ..errors import InvalidInput
-from .text import shown
+from .text import kind_of, shown
 
 LONGEST_PATTERN = 4096
 
@@ -57,7 +57,7 @@ def check_pattern(pattern: object, kind: str) -> str:
         InvalidInput: it is empty, too long, climbs with "..", or holds what no path can.
     """
     if not isinstance(pattern, str):
-        raise InvalidInput(f"The pattern {shown(pattern)} is a {type(pattern).__name__}; patterns are text.")
+        raise InvalidInput(f"The pattern {shown(pattern)} is {kind_of(pattern)}; patterns are text.")
     if not pattern:
         raise InvalidInput("A pattern is empty; write '**' for everything.")
     if "\0" in pattern:

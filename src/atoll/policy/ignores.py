@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ..errors import InvalidInput
 from .globs import DEEP, LONGEST_PATTERN, SPAN, STAR, Element, One, translate
-from .text import shown
+from .text import kind_of, shown
 
 MOST_PATTERNS = 10_000
 MOST_REMEMBERED = 10_000
@@ -49,7 +49,7 @@ def check_ignore(value: object) -> tuple[str, ...]:
 
 def _check(pattern: object) -> None:
     if not isinstance(pattern, str):
-        raise InvalidInput(f"ignore has {shown(pattern)}, a {type(pattern).__name__}; patterns are text.")
+        raise InvalidInput(f"ignore has {shown(pattern)}, {kind_of(pattern)}; patterns are text.")
     if "\n" in pattern or "\0" in pattern:
         raise InvalidInput(f"ignore has {shown(pattern)}; a pattern is one line. Give several as a list.")
     try:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from ..errors import InvalidInput
-from .text import shown
+from .text import kind_of, shown
 
 MAX_LABELS = 64
 MAX_KEY = 63
@@ -25,7 +25,7 @@ def check_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
     if labels is None:
         return {}
     if not isinstance(labels, Mapping):
-        raise InvalidInput(f"labels is a {type(labels).__name__}; give a mapping such as {{'team': 'red'}}.")
+        raise InvalidInput(f"labels is {kind_of(labels)}; give a mapping such as {{'team': 'red'}}.")
     if len(labels) > MAX_LABELS:
         raise InvalidInput(f"There are {len(labels)} labels; a sandbox carries at most {MAX_LABELS}.")
     for key, value in labels.items():
@@ -55,7 +55,7 @@ def labels_match(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
 
 def _check_key(key: object) -> None:
     if not isinstance(key, str):
-        raise InvalidInput(f"The label key {shown(key)} is a {type(key).__name__}; keys are text.")
+        raise InvalidInput(f"The label key {shown(key)} is {kind_of(key)}; keys are text.")
     if len(key) > MAX_KEY:
         raise InvalidInput(f"The label key {key[:16]!r}… has {len(key)} characters; at most {MAX_KEY} are allowed.")
     if re.fullmatch(_KEY, key) is None:

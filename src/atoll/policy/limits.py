@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import InvalidInput
 from ..types import Resources
 from .sizes import format_size, parse_size
-from .text import shown
+from .text import kind_of, shown
 
 # Below these the guest itself does not come up, and the failure would be a riddle.
 MIN_MEMORY = 16 << 20
@@ -38,7 +38,7 @@ def check_resources(resources: Resources | Mapping[str, Any] | None) -> Resource
         given = resources
     else:
         raise InvalidInput(
-            f"resources is a {type(resources).__name__}; give Resources(…) or a mapping such as {{'memory': '512M'}}."
+            f"resources is {kind_of(resources)}; give Resources(…) or a mapping such as {{'memory': '512M'}}."
         )
     unknown = [key for key in given if key not in Resources._fields]
     if unknown:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ..errors import InvalidInput, InvalidPath
-from .text import shown
+from .text import kind_of, shown
 
 MAX_PATH = 4095
 MAX_NAME = 255
@@ -22,7 +22,7 @@ def check_path(path: object, what: str = "path") -> str:
     """
     text = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(text, str):
-        raise InvalidInput(f"{what} is a {type(path).__name__}; give text or a pathlib.Path.")
+        raise InvalidInput(f"{what} is {kind_of(path)}; give text or a pathlib.Path.")
     if not text:
         raise InvalidPath(f"{what} is empty; give a path.")
     if "\0" in text:

@@ -15,7 +15,7 @@ from .limits import check_lifetime, check_resources, check_timeout
 from .names import check_name
 from .paths import check_path, host_path, workspace_path
 from .requirements import check_requirements
-from .text import shown
+from .text import kind_of, shown
 
 NETWORKS = ("none", "all", "host")
 
@@ -94,7 +94,7 @@ def spec_from_json(value: object) -> Spec:
         InvalidInput: it is no spec.
     """
     if not isinstance(value, Mapping):
-        raise InvalidInput(f"A stored spec is a {type(value).__name__} and not an object.")
+        raise InvalidInput(f"A stored spec is {kind_of(value)} and not an object.")
     unknown = [key for key in value if key not in Spec._fields]
     if unknown:
         raise InvalidInput(
@@ -152,7 +152,7 @@ def _network(network: object) -> str:
         return network
     if isinstance(network, Iterable):
         raise Unsupported("A list of allowed hosts as network is not there yet; give 'none', 'all' or 'host'.")
-    raise InvalidInput(f"network is a {type(network).__name__}; give 'none', 'all' or 'host'.")
+    raise InvalidInput(f"network is {kind_of(network)}; give 'none', 'all' or 'host'.")
 
 
 def _refuse_what_is_not_there(**values: object) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 LONGEST = 80
-_LONGEST_PATH = 200
+_LONGEST_LINE = 200
 
 
 def shown(value: object) -> str:
@@ -15,6 +15,17 @@ def shown(value: object) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
-def short(path: str) -> str:
-    """A path, cut to a length that fits a sentence."""
-    return path if len(path) <= _LONGEST_PATH else path[: _LONGEST_PATH - 1] + "…"
+def short(text: str) -> str:
+    """A path or a command, cut to a length that fits a sentence, on one line."""
+    line = " ".join(text.split()) if "\n" in text else text
+    return line if len(line) <= _LONGEST_LINE else line[: _LONGEST_LINE - 1] + "…"
+
+
+def article(noun: str) -> str:
+    """The noun with "a" or "an" in front, as its first letter sounds."""
+    return f"{'an' if noun[:1] in 'aeiouAEIOU' else 'a'} {noun}"
+
+
+def kind_of(value: object) -> str:
+    """What a value is, for a sentence such as "env is an int"."""
+    return "None" if value is None else article(type(value).__name__)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ..types import Change
 from .quoting import quoted
+from .traps import springs, starts
 
 _COLOURS = {"head": "1", "hunk": "36", "+": "32", "-": "31", "note": "33"}
 _BITS = {"file": 0o100000, "directory": 0o040000, "other": 0}
@@ -66,7 +67,23 @@ def _note(change: Change) -> str:
         notes.append("its set-user-id, set-group-id or sticky bit is not applied")
     if change.level != "write":
         notes.append(f"not applied: its level is {change.level!r}")
+    elif _is_never_applied(change):
+        notes.append(
+            "never applied" if change.type == "other" else "never applied: tools run commands from such a file"
+        )
     return "; ".join(notes)
+
+
+def _is_never_applied(change: Change) -> bool:
+    """Whether its name or kind alone says so. What else `apply` refuses depends on what the source has by then."""
+    if change.kind == "deleted":
+        return False
+    directory, link = change.type == "directory", change.type == "symlink"
+    return (
+        change.type == "other"
+        or springs(change.path, directory=directory, link=link)
+        or starts(change.path, directory=directory)
+    )
 
 
 def _body(diff: str, color: bool) -> list[str]:
@@ -124,6 +141,8 @@ def _remark(change: Change) -> str:
         remarks.append(f"mode {change.old_mode or 0:o} -> {change.new_mode or 0:o}")
     if change.level != "write":
         remarks.append(f"not applied: level {change.level!r}")
+    elif _is_never_applied(change):
+        remarks.append("never applied")
     return f"({', '.join(remarks)})" if remarks else ""
 
 

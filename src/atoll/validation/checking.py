@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ..errors import AtollError, InvalidInput
 from ..policy.limits import check_timeout
-from ..policy.text import shown
+from ..policy.text import kind_of, shown
 from . import inputs, shelf
 from .jobs import Job, check_job, job_digest, job_from_json
 from .results import Result, check_id, is_id
@@ -124,7 +124,7 @@ def _load(result: ResultLike) -> Result:
 
         return load(result)
     if not isinstance(result, str | os.PathLike):
-        raise InvalidInput(f"result is a {type(result).__name__}; give a Result, an id, or a path.")
+        raise InvalidInput(f"result is {kind_of(result)}; give a Result, an id, or a path.")
     try:
         return shelf.read_result(os.fspath(result))
     except FileNotFoundError:

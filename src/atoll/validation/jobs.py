@@ -14,7 +14,7 @@ from ..policy.ignores import check_ignore
 from ..policy.limits import check_resources, check_timeout
 from ..policy.paths import host_path
 from ..policy.requirements import check_requirements
-from ..policy.text import shown
+from ..policy.text import kind_of, shown
 from ..types import Resources
 from .canonical import digest_of
 
@@ -74,7 +74,7 @@ def check_job(job: object) -> Job:
         InvalidInput: one of them cannot be, with what to write instead.
     """
     if not isinstance(job, Job):
-        raise InvalidInput(f"job is a {type(job).__name__}; give Job(command=…) or Job(code=…).")
+        raise InvalidInput(f"job is {kind_of(job)}; give Job(command=…) or Job(code=…).")
     timeout = check_timeout(job.timeout)
     if timeout is None:
         raise InvalidInput("timeout is None; a job ends some day, so give seconds above 0.")
@@ -112,7 +112,7 @@ def _program(job: Job) -> tuple[str | tuple[str, ...] | None, str | None]:
         raise InvalidInput("A job is either a command or code; give Job(command=…) or Job(code=…).")
     if job.code is not None:
         if not isinstance(job.code, str):
-            raise InvalidInput(f"code is a {type(job.code).__name__}; give a Python program as text.")
+            raise InvalidInput(f"code is {kind_of(job.code)}; give a Python program as text.")
         return None, job.code
     command = job.command
     if isinstance(command, str) and command.strip():
@@ -124,14 +124,14 @@ def _program(job: Job) -> tuple[str | tuple[str, ...] | None, str | None]:
 
 def _files(files: object) -> dict[str, bytes]:
     if not isinstance(files, Mapping):
-        raise InvalidInput(f"files is a {type(files).__name__}; give a mapping such as {{'check.py': 'print(1)'}}.")
+        raise InvalidInput(f"files is {kind_of(files)}; give a mapping such as {{'check.py': 'print(1)'}}.")
     if len(files) > MOST_FILES:
         raise InvalidInput(f"There are {len(files)} files; give at most {MOST_FILES}, or a source.")
     found = {}
     for path, content in files.items():
         _check_relative(path, "files")
         if not isinstance(content, str | bytes):
-            raise InvalidInput(f"files has a {type(content).__name__} for {shown(path)}; give text or bytes.")
+            raise InvalidInput(f"files has {kind_of(content)} for {shown(path)}; give text or bytes.")
         found[path] = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
     if sum(map(len, found.values())) > MOST_FILE_BYTES:
         raise InvalidInput(f"files has more than {MOST_FILE_BYTES >> 20} MiB in it; put it into a source.")

@@ -105,7 +105,7 @@ class _Check:
         if isinstance(value, float):
             return float.__float__(value)
         if self._fallback is None:
-            raise Unfit("holds a %s, which JSON has no form for" % type(value).__name__)
+            raise Unfit("holds a value of the type %s, which JSON has no form for" % type(value).__name__)
         return self.plain(self._fallback(value), depth + 1)
 
 

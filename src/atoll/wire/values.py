@@ -55,7 +55,7 @@ def pack(value: Any, load: Load) -> Packed:
     if name in ("numpy.ndarray", "numpy.memmap"):
         return _pack_array(load("numpy"), value)
     if library in tables.LIBRARIES or (library == "numpy" and hasattr(value, "__array_finalize__") and value.ndim):
-        raise Unfit("is a %s" % name)
+        raise Unfit("is of the type %s" % name)
     text, marked = plain.encode(value, _from_numpy)
     return Packed({"kind": "json", "marked": marked}, text)
 
@@ -84,7 +84,7 @@ def _from_numpy(value: Any) -> Any:
         item = value.item() if getattr(value, "shape", None) == () else None
         if isinstance(item, (bool, int, float, str)):
             return item
-    raise Unfit("holds a %s" % type_name(type(value)))
+    raise Unfit("holds a value of the type %s" % type_name(type(value)))
 
 
 def unpack(form: Dict[str, Any], data: Union[bytes, bytearray], load: Load, *, trusted: bool = False) -> Any:
