@@ -122,7 +122,7 @@ def test_a_session_over_what_is_not_allowed_any_more_is_not_taken_over(project, 
 
 def test_what_an_earlier_server_gave_is_held_against_what_this_one_gives(project):
     settings = Settings(sources=(str(project),), preset="agent-safe", wishes={"image": "/images/a"})
-    like = trust.check_permissions("agent-safe")
+    like = trust.chosen("agent-safe", None)
     right = Spec(source=str(project), permissions=like, image="/images/a")
     assert trust.objection("jail", right, settings) is None
     assert trust.objection("bwrap", Spec(), settings) is None, "a call may choose it"
