@@ -132,7 +132,7 @@ def test_what_an_earlier_server_gave_is_held_against_what_this_one_gives(project
         "network": ("all", "network"),
         "image": ("/images/b", "image"),
         "codebase": ("c", "codebase"),
-        "permissions": (trust.check_permissions("development"), "rules"),
+        "permissions": (trust.chosen("development", None), "rules"),
         "source": ("/", "does not allow"),
     }.items():
         assert why[1] in (trust.objection("jail", right._replace(**{change: why[0]}), settings) or "")
