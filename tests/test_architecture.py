@@ -20,6 +20,7 @@ SOURCE = ROOT / "src" / "atoll"
 
 # A part may import from lower layers and from itself. A new part of src/atoll needs a place here.
 LAYERS = (
+    {"hints"},
     {"types"},
     {"errors"},
     {"policy", "wire", "procid"},

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Unpack
 
 from .client.cells import ErrorCallback, InputCallback, ResultCallback
 from .client.command import MAX_OUTPUT, Command, several
 from .client.feed import Input
+from .client.keywords import Wishes
 from .client.oneshot import all_completed, check_workers, wishes_for_one
 from .client.running import Listener
 from .errors import AtollError
@@ -26,14 +27,14 @@ async def run(
     max_output: int = MAX_OUTPUT,
     on_stdout: Listener | None = None,
     on_stderr: Listener | None = None,
-    **wishes: Any,
+    **wishes: Unpack[Wishes],
 ) -> Completed:
     """Run one command in a sandbox of its own. `wishes` are the keywords of `AsyncSandbox.create`.
 
     Raises:
         CommandFailed: `check` was asked for, and the command failed or ran out of time.
     """
-    async with await AsyncSandbox.create(driver, **wishes_for_one(wishes)) as sandbox:
+    async with AsyncSandbox.create(driver, **wishes_for_one(run, wishes)) as sandbox:
         return await sandbox.run(
             command, stdin=stdin, check=check, max_output=max_output, on_stdout=on_stdout, on_stderr=on_stderr
         )
@@ -50,10 +51,10 @@ async def run_code(
     on_error: ErrorCallback | None = None,
     on_input: InputCallback | None = None,
     language: str | None = None,
-    **wishes: Any,
+    **wishes: Unpack[Wishes],
 ) -> Execution:
     """Run code in a sandbox of its own: Python, unless another language is named. `wishes` are those of `create`."""
-    async with await AsyncSandbox.create(driver, **wishes_for_one(wishes)) as sandbox:
+    async with AsyncSandbox.create(driver, **wishes_for_one(run_code, wishes)) as sandbox:
         return await sandbox.run_code(
             code, max_output=max_output, on_stdout=on_stdout, on_stderr=on_stderr, on_result=on_result,
             on_error=on_error, on_input=on_input, language=language,
@@ -67,7 +68,7 @@ async def run_many(
     max_workers: int = 8,
     together: bool = False,
     max_output: int = MAX_OUTPUT,
-    **wishes: Any,
+    **wishes: Unpack[Wishes],
 ) -> list[Completed]:
     """Run many commands at once, each in a sandbox of its own; the results in the order of the commands.
 
@@ -83,13 +84,13 @@ async def run_many(
     """
     jobs = several(commands)
     if together:
-        async with await AsyncSandbox.create(driver, **wishes_for_one(wishes, len(jobs))) as sandbox:
+        async with AsyncSandbox.create(driver, **wishes_for_one(run_many, wishes, len(jobs))) as sandbox:
             return await sandbox.run_many(jobs, max_output=max_output)
     import anyio
 
     results: list[Completed | AtollError | None] = [None] * len(jobs)
     upcoming = iter(range(len(jobs)))
-    wishes = wishes_for_one(wishes)
+    wishes = wishes_for_one(run_many, wishes)
 
     async def take_jobs() -> None:
         for index in upcoming:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import builtins
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from .client import answers, lifecycle, running
 from .client.auditing import AsyncAudited
@@ -23,14 +23,17 @@ from .client.command import (
     exec_request,
     terminal_size,
 )
+from .client.keywords import Labelled, OverSource, Wishes
 from .client.lifetime import AsyncLifetime
 from .client.links import Links
+from .client.pending import Pending
 from .client.record import Record
 from .client.review import AsyncReview
 from .client.running import Callback, Listener, Running
 from .client.timeline import AsyncTimeline
+from .hints import SANDBOX, Hinting, elsewhere, hinting, not_made
 from .io import AnyIO
-from .types import Codebase, Completed, ContextInfo, Execution, Info, PermissionsLike, ProcessInfo, Resources, Status
+from .types import Codebase, Completed, ContextInfo, Execution, Info, PermissionsLike, ProcessInfo, Status
 
 if TYPE_CHECKING:  # what a first `run` does not need is imported by whoever needs it
     from .client.cells import AsyncCell, ErrorCallback, InputCallback, ResultCallback
@@ -46,7 +49,8 @@ if TYPE_CHECKING:  # what a first `run` does not need is imported by whoever nee
 _DESTROY = 60.0
 
 
-class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncAudited):
+@elsewhere(SANDBOX)
+class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncAudited, metaclass=Hinting):
     """A sandbox. It lives until `destroy`, its lifetime, or the end of its `async with` block.
 
     It outlives the process that made it: `AsyncSandbox.connect(id)` finds it again. Safe to use from many
@@ -55,8 +59,11 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
     or stopped.
     """
 
+    @hinting
     def __init__(self, record: Record, tools: Tools | None = None) -> None:
         """For internal use: `create`, `connect`, `find` and `get_or_create` make sandboxes."""
+        if not isinstance(record, Record):
+            raise TypeError(not_made(type(self)))
         self._record = record
         self._links = Links(record)
         self._files: AsyncFiles | None = None
@@ -65,36 +72,14 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
         self._tools = tools
 
     @classmethod
-    async def create(
-        cls,
-        driver: str | None = None,
-        *,
-        image: str | os.PathLike[str] | None = None,
-        source: str | os.PathLike[str] | None = None,
-        network: str | Iterable[str] = "none",
-        resources: Resources | Mapping[str, Any] | None = None,
-        env: Mapping[str, str] | None = None,
-        labels: Mapping[str, str] | None = None,
-        timeout: float | None = 60.0,
-        lifetime: float = 3600.0,
-        workdir: str = "/workspace",
-        strict: bool = False,
-        packages: Iterable[str] = (),
-        permissions: PermissionsLike = None,
-        ignore: Iterable[str] = (),
-        codebase: str | None = None,
-        snapshot: str | None = None,
-        audit: bool = False,
-        on_progress: Callback | None = None,
-        tools: Tools | Mapping[str, Function] | None = None,
-        **later: Any,
-    ) -> Self:
+    def create(cls, driver: str | None = None, **wishes: Unpack[Wishes]) -> Pending[Self]:
         """Make a sandbox.
 
         Args:
             driver: the wall; `$ATOLL_DRIVER` or "jail" unless given.
             image: a directory or tar with the root file system; the host's own system files unless given.
-            source: a directory of the host that is the workspace at first; it is never changed.
+            source: a directory of the host that is the workspace at first; it is never changed. Code inside sees it as
+                `preset` and `permissions` say.
             network: "none", "all", or "host" for the weaker wall that shares the host's.
             resources: a `Resources`, or a mapping such as `{"memory": "512M", "cpu": 1.0, "pids": 256, "disk": "1G"}`.
             env: variables for everything that runs in it.
@@ -105,7 +90,10 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
             strict: refuse a host where a limit could only be polled and not enforced.
             packages: Python packages to have in it, as pip writes them. They are installed once, behind a wall, and
                 kept for every later sandbox that asks for the same.
-            permissions: who may do what in the workspace: the name of a preset such as "agent-safe", or rules.
+            preset: the rules for a source: "agent-safe" unless given, which shows what is no secret and lets code write
+                in output/ and tmp/. "development" lets it write all but secrets, "full-access" is without rules.
+            permissions: rules of your own: instead of the preset, or with `preset=` in addition to it, weighed by
+                their priorities.
             ignore: what of the source is not there at all, as `.gitignore` writes it.
             codebase: a stored tree, by its id or name, as the source.
             snapshot: begin with the files and variables of this one; see `snapshot`.
@@ -114,7 +102,6 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
             on_progress: called with each line that the installer says, the first time.
             tools: functions of this process that cells may call by name, with JSON arguments; a mapping, or `Tools`
                 with limits of your own. They are there for cells that this object runs.
-            later: what is planned and not there yet is refused with `Unsupported`, never ignored.
 
         Raises:
             InvalidInput: a value that cannot be, with what to write instead.
@@ -123,50 +110,65 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
             CreateFailed: it could not be built; nothing is left of it.
             PackagesFailed: the packages could not be installed; the message says why.
         """
-        wishes = dict(
-            image=image, source=source, network=network, resources=resources, env=env, labels=labels,
-            timeout=timeout, lifetime=lifetime, workdir=workdir, strict=strict, packages=packages,
-            permissions=permissions, ignore=ignore, codebase=codebase, snapshot=snapshot, audit=audit,
-            on_progress=on_progress, **later,
-        )  # fmt: skip
-        offered = lifecycle.offered_tools(tools, awaited=True)
-        return cls(await lifecycle.create(AnyIO(), driver, **wishes), offered)
+        return Pending(cls._create(driver, wishes))
 
     @classmethod
-    async def from_local(
+    async def _create(cls, driver: str | None, wishes: Mapping[str, Any]) -> Self:
+        rest, offered = lifecycle.taken_apart(wishes, awaited=True)
+        return cls(await lifecycle.create(AnyIO(), driver, **rest), offered)
+
+    @classmethod
+    def from_local(
         cls,
         path: str | os.PathLike[str],
         preset: PermissionsLike = "agent-safe",
         *,
-        ignore: Iterable[str] = (),
+        driver: str | None = None,
         ignore_file: str | None = None,
-        **wishes: Any,
-    ) -> Self:
+        **wishes: Unpack[OverSource],
+    ) -> Pending[Self]:
         """A sandbox over a directory of yours, with rules. Nothing reaches the directory but by `apply`.
 
         Args:
             path: the directory.
-            preset: the rules: the name of a preset, or what `create(permissions=)` takes.
-            ignore: what of it is not there at all, as `.gitignore` writes it.
-            ignore_file: a file in the directory with more of that, such as ".gitignore".
+            preset: the rules: the name of a preset, or rules. Those of `permissions=` come in addition to it.
+            driver: the wall, as for `create`.
+            ignore_file: a file in the directory with more of what `ignore=` takes, such as ".gitignore".
             wishes: the other keywords of `create`.
         """
-        patterns = lifecycle.ignores(path, ignore, ignore_file)
-        return await cls.create(source=path, permissions=preset, ignore=patterns, **wishes)
+        return Pending(cls._create(driver, lifecycle.over_source(path, preset, ignore_file, wishes)))
 
     @classmethod
-    async def from_codebase(cls, id: str, preset: PermissionsLike = "agent-safe", **wishes: Any) -> Self:
-        """A sandbox over a stored codebase, by its id or name, with rules; `wishes` are the keywords of `create`."""
-        return await cls.create(codebase=id, permissions=preset, **wishes)
+    def from_codebase(
+        cls,
+        id: str,
+        preset: PermissionsLike = "agent-safe",
+        *,
+        driver: str | None = None,
+        **wishes: Unpack[OverSource],
+    ) -> Pending[Self]:
+        """A sandbox over a stored codebase, by its id or name, with rules.
+
+        The keywords are those of `create`; rules of `permissions=` come in addition to the preset.
+        """
+        return Pending(cls._create(driver, lifecycle.over(wishes, preset, codebase=id)))
 
     @classmethod
-    async def connect(cls, id: str, *, tools: Tools | Mapping[str, Function] | None = None) -> Self:
+    def connect(cls, id: str, *, tools: Tools | Mapping[str, Function] | None = None) -> Pending[Self]:
         """A sandbox that exists, whichever process made it; `tools` as for `create`.
+
+        Args:
+            id: its id, or the beginning of it that no other has.
 
         Raises:
             SandboxNotFound: no sandbox has that id.
             SandboxGone: it has ended; the message says why.
+            InvalidInput: several ids begin so.
         """
+        return Pending(cls._connect(id, tools))
+
+    @classmethod
+    async def _connect(cls, id: str, tools: Tools | Mapping[str, Function] | None) -> Self:
         offered = lifecycle.offered_tools(tools, awaited=True)
         return cls(await lifecycle.connect(AnyIO(), id), offered)
 
@@ -196,20 +198,19 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
         return None if record is None else cls(record, offered)
 
     @classmethod
-    async def get_or_create(
-        cls,
-        labels: Mapping[str, str],
-        driver: str | None = None,
-        *,
-        tools: Tools | Mapping[str, Function] | None = None,
-        **wishes: Any,
-    ) -> Self:
+    def get_or_create(
+        cls, labels: Mapping[str, str], driver: str | None = None, **wishes: Unpack[Labelled]
+    ) -> Pending[Self]:
         """The newest living sandbox that carries all of `labels`, or a new one, made with the keywords of `create`.
 
         Of many callers at once, in this or other processes, one makes it and all get it.
         """
-        offered = lifecycle.offered_tools(tools, awaited=True)
-        return cls(await lifecycle.get_or_create(AnyIO(), labels, driver, **wishes), offered)
+        return Pending(cls._get_or_create(labels, driver, wishes))
+
+    @classmethod
+    async def _get_or_create(cls, labels: Mapping[str, str], driver: str | None, wishes: Mapping[str, Any]) -> Self:
+        rest, offered = lifecycle.taken_apart(wishes, awaited=True)
+        return cls(await lifecycle.get_or_create(AnyIO(), labels, driver, **rest), offered)
 
     @property
     def id(self) -> str:
@@ -262,6 +263,7 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} on {self.driver}, {self.info.status}>"
 
+    @hinting
     async def run(
         self,
         command: Command,
@@ -298,6 +300,7 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
         feed = running.feed_of(self._links.io, stdin)
         return await running.run(self._links, request, feed, check=check, on_stdout=on_stdout, on_stderr=on_stderr)
 
+    @hinting
     def stream(
         self,
         command: Command,
@@ -322,6 +325,7 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
 
         return AsyncOutput(start)
 
+    @hinting
     async def start(
         self,
         command: Command,
@@ -351,6 +355,7 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
 
         return await hold(self._links, {"op": "attach", "pid": check_pid(pid)})
 
+    @hinting
     async def run_code(
         self,
         code: str,
@@ -386,6 +391,7 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
         request = self._code(code, context, language, env, workdir, timeout, max_output)
         return await cells.run_code(self._links, request, listeners)
 
+    @hinting
     def stream_code(
         self,
         code: str,
@@ -416,6 +422,7 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
         seconds = choose_timeout(timeout, self.info.spec.timeout)
         return code_request(code, context, language, env=env, workdir=workdir, timeout=seconds, max_output=limit)
 
+    @hinting
     async def install(
         self, packages: Iterable[str], *, timeout: float | None = 600.0, on_progress: Callback | None = None
     ) -> None:
@@ -437,6 +444,7 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
 
         await install(self._links, self._record, packages, timeout=timeout, on_progress=on_progress)
 
+    @hinting
     async def session(
         self,
         shell: str | None = None,
@@ -470,6 +478,7 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
         answer = await self._links.ask("processes")
         return [answers.process_info(item) for item in answers.items(answer, "processes")]
 
+    @hinting
     async def signal(self, pid: int, number: int, *, tree: bool = False) -> None:
         """Send a signal to a process, and with `tree` to all that it started."""
         await self._links.ask("signal", pid=check_pid(pid), signal=check_signal(number), tree=tree)

@@ -10,6 +10,8 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
+from .hints import CHUNK, COMPLETED, EXECUTION, elsewhere
+
 StreamName = Literal["stdout", "stderr"]
 Status = Literal["creating", "running", "paused", "stopped", "gone"]
 Enforcement = Literal["kernel", "polled", "none"]
@@ -111,6 +113,7 @@ class Handle(NamedTuple):
     data: Mapping[str, Json] = {}
 
 
+@elsewhere(COMPLETED)
 class Completed(NamedTuple):
     """How a command ended. `exit_code` is 128 + n when signal n ended it, 124 after a timeout.
 
@@ -131,6 +134,7 @@ class Completed(NamedTuple):
         return self.exit_code == 0 and not self.timed_out
 
 
+@elsewhere(CHUNK)
 class Chunk(NamedTuple):
     """A piece of live output; never half a UTF-8 character. Printed, it is its text."""
 
@@ -249,6 +253,7 @@ _FRAME_POLICY = (
 )
 
 
+@elsewhere(EXECUTION)
 class Execution(NamedTuple):
     """How a cell ended. `state_lost` says whether variables of earlier cells are gone.
 

@@ -173,7 +173,9 @@ def test_a_model_that_refuses_loses_nothing(url):
 def test_a_source_is_kept_for_review(url, tmp_path):
     (tmp_path / "a.txt").write_text("old\n")
     at = url([calls(("write_file", {"path": "a.txt", "content": "new\n"})), says("ok")])
-    done = atoll("agent", "-m", "played", "--base-url", at, "--source", str(tmp_path), "change it")
+    done = atoll(
+        "agent", "-m", "played", "--base-url", at, "--source", str(tmp_path), "--preset", "development", "change it"
+    )
     id = done.stderr.split("atoll diff ")[1].split("`")[0]
     try:
         assert "+new" in atoll("diff", id).stdout

@@ -122,6 +122,12 @@ def test_a_program_finds_the_modules_of_its_source(atoll, tmp_path):
     assert atoll("run", "--source", ".", "--file", "main.py", cwd=tmp_path).out == b"helped\n"
 
 
+def test_a_program_that_the_rules_do_not_let_be_written_is_refused_with_what_to_give(atoll, tmp_path):
+    words = ("--source", str(tmp_path), "--lang", "python", "print('ran')")
+    assert "give --preset development" in atoll("run", *words).err
+    assert atoll("run", "--preset", "development", *words).out == b"ran\n"
+
+
 def test_exec_runs_programs_too(atoll, kept):
     assert atoll("exec", kept, "--lang", "python", "print(6 * 7)").out == b"42\n"
 
@@ -176,7 +182,17 @@ HAS_PIP = subprocess.run(
 def test_python_packages_are_installed_before_the_program_runs(atoll, tmp_path):
     wheel(tmp_path)
     (tmp_path / "requirements.txt").write_text("--no-index\n./hello_atoll-1.0-py3-none-any.whl\n")
-    words = ("--source", ".", "--network", "host", "--lang", "python", "import hello_atoll; print(hello_atoll.WORD)")
+    words = (
+        "--source",
+        ".",
+        "--preset",
+        "development",
+        "--network",
+        "host",
+        "--lang",
+        "python",
+        "import hello_atoll; print(hello_atoll.WORD)",
+    )
     done = atoll("run", "--deps", "requirements.txt", *words, cwd=tmp_path)
     assert (done.code, done.out) == (0, b"installed\n"), done.err
     assert "atoll: Installing requirements.txt …" in done.err
@@ -191,7 +207,17 @@ def test_packages_are_looked_for_beside_the_program(atoll, tmp_path):
     wheel(tmp_path)
     (tmp_path / "requirements.txt").write_text("--no-index\n/workspace/hello_atoll-1.0-py3-none-any.whl\n")
     (tmp_path / "main.py").write_text("import hello_atoll, sys; print(hello_atoll.WORD, *sys.argv[1:])\n")
-    words = ("--source", str(tmp_path), "--network", "host", "--file", str(tmp_path / "main.py"), "--deps")
+    words = (
+        "--source",
+        str(tmp_path),
+        "--preset",
+        "development",
+        "--network",
+        "host",
+        "--file",
+        str(tmp_path / "main.py"),
+        "--deps",
+    )
     done = atoll("run", *words, "--", "an argument")
     assert (done.code, done.out) == (0, b"installed an argument\n"), done.err
 
@@ -202,7 +228,7 @@ def test_node_packages_are_installed_before_the_program_runs(atoll, tmp_path):
     (tmp_path / "hello" / "package.json").write_text(json.dumps({"name": "hello", "version": "1.0.0"}))
     (tmp_path / "hello" / "index.js").write_text("module.exports = 'installed'")
     (tmp_path / "package.json").write_text(json.dumps({"dependencies": {"hello": "file:./hello"}}))
-    done = atoll("run", "--deps", "package.json", "--source", ".", "--network", "host",
+    done = atoll("run", "--deps", "package.json", "--source", ".", "--preset", "development", "--network", "host",
                  "--lang", "node", "console.log(require('hello'))", cwd=tmp_path)  # fmt: skip
     assert (done.code, done.out) == (0, b"installed\n"), done.err
 

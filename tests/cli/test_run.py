@@ -143,17 +143,32 @@ def test_a_missing_program_is_127(atoll):
     assert (done.code, done.err) == (127, "no-such-program: command not found\n")
 
 
+def test_a_source_shows_no_secrets_unless_all_of_it_is_asked_for(atoll, tmp_path):
+    (tmp_path / ".env").write_text("SECRET=1\n")
+    run = ("run", "--source", str(tmp_path))
+    assert atoll(*run, "cat .env").out == b""
+    assert atoll(*run, "--hide", "docs", "cat .env").out == b""
+    assert atoll(*run, "--preset", "full-access", "cat .env").out == b"SECRET=1\n"
+
+
 def test_the_source_is_the_workspace_and_stays_as_it_is(atoll, tmp_path):
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "a").write_text("from the host\n")
-    done = atoll("run", "--source", str(tmp_path), "cat sub/a; echo changed > sub/a; cat sub/a; rm -r sub; ls | wc -l")
+    done = atoll(
+        "run",
+        "--source",
+        str(tmp_path),
+        "--preset",
+        "full-access",
+        "cat sub/a; echo changed > sub/a; cat sub/a; rm -r sub; ls | wc -l",
+    )
     assert done.out == b"from the host\nchanged\n0\n"
     assert (tmp_path / "sub" / "a").read_text() == "from the host\n"
 
 
 def test_a_workdir_is_in_the_workspace_or_a_workspace_elsewhere(atoll, tmp_path):
     (tmp_path / "sub").mkdir()
-    run = ("run", "--source", str(tmp_path), "--workdir")
+    run = ("run", "--source", str(tmp_path), "--preset", "full-access", "--workdir")
     assert atoll(*run, "sub", "pwd").out == b"/workspace/sub\n"
     assert atoll(*run, "/workspace/sub", "pwd").out == b"/workspace/sub\n"
     assert atoll(*run, "/srv/app", "pwd; ls").out == b"/srv/app\nsub\n"

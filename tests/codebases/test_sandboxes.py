@@ -58,8 +58,8 @@ def at_once(*functions):
 
 def test_a_listing_can_be_of_one_codebase_however_it_was_named(codebases, sandboxes, home):
     one, other = codebases.create("one", owner="ann"), codebases.create("other")
-    made = [sandboxes(codebase=name).id for name in ("one", "ann/one", one.id[:8])]
-    sandboxes(codebase=other)
+    made = [sandboxes(codebase=name, preset="full-access").id for name in ("one", "ann/one", one.id[:8])]
+    sandboxes(codebase=other, preset="full-access")
     sandboxes()
     assert {info.id for info in Sandbox.list(codebase="one")} == set(made)
     codebases.create("one", owner="bob")
@@ -72,7 +72,7 @@ def test_a_listing_can_be_of_one_codebase_however_it_was_named(codebases, sandbo
 def test_many_sandboxes_share_one_and_see_nothing_of_each_other(codebases, source, sandboxes, shelf):
     made = codebases.create("project", source)
     before = tree_of(shelf.tree_of("project")[0])
-    several = [sandboxes(codebase=name) for name in ("project", made.id, f"{made.owner}/project")]
+    several = [sandboxes(codebase=name, preset="full-access") for name in ("project", made.id, f"{made.owner}/project")]
     for number, sandbox in enumerate(several):
         done = sandbox.run(f"cat readme.md && src/run.sh && readlink link && ls && echo {number} >> readme.md")
         assert done.success, done
@@ -83,7 +83,10 @@ def test_many_sandboxes_share_one_and_see_nothing_of_each_other(codebases, sourc
 
 def test_what_is_applied_becomes_the_next_version_and_others_keep_theirs(codebases, source, sandboxes):
     codebases.create("project", source)
-    one, other = sandboxes(codebase="project"), sandboxes(codebase="project")
+    one, other = (
+        sandboxes(codebase="project", preset="full-access"),
+        sandboxes(codebase="project", preset="full-access"),
+    )
     assert one.run("echo more >> readme.md; chmod 700 src/run.sh; rm dangling; mkdir new; echo x > new/file").success
     applied = one.apply()
     assert set(applied.applied) >= {"readme.md", "src/run.sh", "dangling", "new/file"}
@@ -94,13 +97,13 @@ def test_what_is_applied_becomes_the_next_version_and_others_keep_theirs(codebas
     assert codebases.read("project", "readme.md") == b"hello\nmore\n"
     assert list(found) == sorted(found)
     assert other.files.read("readme.md") == "hello\n"
-    assert sandboxes(codebase="project").files.read("readme.md") == "hello\nmore\n"
+    assert sandboxes(codebase="project", preset="full-access").files.read("readme.md") == "hello\nmore\n"
 
 
 def test_two_that_apply_at_once_lose_nothing(codebases, source, sandboxes):
     codebases.create("project", source)
     for turn in range(3):
-        several = [sandboxes(codebase="project") for _ in range(2)]
+        several = [sandboxes(codebase="project", preset="full-access") for _ in range(2)]
         for number, sandbox in enumerate(several):
             assert sandbox.run(f"echo {number} > t{turn}n{number}").success
         outcomes = at_once(*[sandbox.apply for sandbox in several])
@@ -112,7 +115,10 @@ def test_two_that_apply_at_once_lose_nothing(codebases, source, sandboxes):
 
 def test_of_two_who_change_the_same_file_the_second_is_told(codebases, source, sandboxes):
     codebases.create("project", source)
-    one, other = sandboxes(codebase="project"), sandboxes(codebase="project")
+    one, other = (
+        sandboxes(codebase="project", preset="full-access"),
+        sandboxes(codebase="project", preset="full-access"),
+    )
     assert one.run("echo one > readme.md").success
     assert other.run("echo other > readme.md; echo y > y").success
     assert one.apply().applied == ("readme.md",)
@@ -124,7 +130,7 @@ def test_of_two_who_change_the_same_file_the_second_is_told(codebases, source, s
 
 def test_a_version_is_kept_for_its_sandboxes_and_goes_after_them(codebases, source, home):
     made = codebases.create("project", source)
-    with Sandbox.create(codebase="project") as sandbox:
+    with Sandbox.create(codebase="project", preset="full-access") as sandbox:
         codebases.write("project", "readme.md", "newer\n")
         Shelf().collect_garbage()
         assert versions(home, made.id) == [1, 2]
@@ -139,7 +145,7 @@ def test_a_version_is_kept_for_its_sandboxes_and_goes_after_them(codebases, sour
 
 def test_a_deleted_codebase_stays_below_its_sandboxes(codebases, source, home):
     made = codebases.create("project", source)
-    with Sandbox.create(codebase="project") as sandbox:
+    with Sandbox.create(codebase="project", preset="full-access") as sandbox:
         codebases.delete("project")
         Shelf().collect_garbage()
         assert sandbox.files.read("src/run.sh") == "#!/bin/sh\n"
@@ -148,7 +154,7 @@ def test_a_deleted_codebase_stays_below_its_sandboxes(codebases, source, home):
         sandbox.resume()
         assert sandbox.files.read("src/run.sh") == "#!/bin/sh\n"
         with pytest.raises(CodebaseNotFound):
-            Sandbox.create(codebase="project")
+            Sandbox.create(codebase="project", preset="full-access")
     Shelf().collect_garbage()
     assert not os.path.exists(f"{home}/codebases/{made.id}")
 
@@ -156,5 +162,5 @@ def test_a_deleted_codebase_stays_below_its_sandboxes(codebases, source, home):
 @pytest.mark.parametrize("codebase", ["", "a b", "a/b/c", 1])
 def test_what_can_be_no_codebase_is_refused(home, codebase):
     with pytest.raises(InvalidInput):
-        Sandbox.create(codebase=codebase)
+        Sandbox.create(codebase=codebase, preset="full-access")
     assert Codebases().list() == []

@@ -39,7 +39,7 @@ def test_sandboxes_of_a_codebase_share_it_and_an_apply_is_its_next_version(tmp_p
         assert Codebases().get(made.id).version == 2
         with Sandbox.create("docker", snapshot=name) as again:
             assert again.run("cat file; ls").stdout == "two\nfile\n"
-        with Sandbox.create("docker", codebase=made.id) as newest:
+        with Sandbox.create("docker", codebase=made.id, preset="full-access") as newest:
             assert newest.run("cat file secret.key").stdout == "two\nhidden\n"
     finally:
         Snapshots("docker").delete(name)

@@ -57,7 +57,10 @@ def test_podman_s_service_is_an_engine_too(tmp_path):
     source.mkdir()
     (source / "file").write_text("one\n")
     name = "podman-" + os.urandom(4).hex()
-    with podman(), Sandbox.create("docker", image=root, source=source, env={"WORD": "given"}) as sandbox:
+    with (
+        podman(),
+        Sandbox.create("docker", image=root, source=source, preset="full-access", env={"WORD": "given"}) as sandbox,
+    ):
         assert sandbox.run("echo $WORD; cat file; echo two > file").stdout == "given\none\n"
         assert sandbox.run_code("x = 41; x + 1").text == "42"
         assert [change.path for change in sandbox.diff()] == ["file"]
@@ -101,7 +104,7 @@ from atoll import Sandbox, Unsupported
 source = pathlib.Path(tempfile.mkdtemp()) / "source"
 source.mkdir()
 (source / "file").write_text("one")
-with Sandbox.create("docker", image=sys.argv[1], source=source) as sandbox:
+with Sandbox.create("docker", image=sys.argv[1], source=source, preset="full-access") as sandbox:
     assert sandbox.run("cat file; echo two > file; cat file").stdout == "onetwo\\n"
     assert sandbox.run_code("import os; os.getuid()").text == str(os.getuid())
     assert sandbox.info.limits["memory"] == "kernel" and sandbox.info.limits["disk"] == "none"

@@ -185,7 +185,7 @@ def test_forks_and_what_is_made_from_snapshots_have_what_is_left(home, wall):
 @ROOT
 def test_the_source_of_a_sandbox_takes_none_of_its_disk(home, tmp_path):
     (tmp_path / "large").write_bytes(os.urandom(24 * MEGABYTE))
-    with Sandbox.create(source=tmp_path, resources={"disk": "32M"}) as sandbox:
+    with Sandbox.create(source=tmp_path, preset="full-access", resources={"disk": "32M"}) as sandbox:
         assert fill(sandbox, "a", 14) == 0
         sandbox.snapshot("one")
         assert fill(sandbox, "b", 14) == 0
@@ -218,7 +218,7 @@ def host_id(sandbox: Sandbox) -> int:
 def test_a_resumed_sandbox_is_a_new_user_of_the_host_and_has_its_files(home, wall, stacked, tmp_path):
     """The id that it had may be another's by now. All it has written is its own still, and can be changed."""
     (tmp_path / "given").write_text("source")
-    with Sandbox.create(driver=wall, source=tmp_path) as sandbox:
+    with Sandbox.create(driver=wall, source=tmp_path, preset="full-access") as sandbox:
         before = host_id(sandbox)
         sandbox.run("mkdir d && echo 1 > d/kept && echo 2 > removed && ln -s d link && echo 3 > /tmp/t && echo 4 > ~/h")
         if stacked:

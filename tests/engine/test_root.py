@@ -69,7 +69,7 @@ def test_a_source_never_shows_other_sandboxes(tmp_path, monkeypatch):
     monkeypatch.setenv("ATOLL_HOME", str(home))
     for source in (home.parent, tmp_path, "/"):
         with pytest.raises(InvalidInput, match="files of other sandboxes"):
-            Sandbox.create(source=source)
+            Sandbox.create(source=source, preset="full-access")
 
 
 def test_a_disk_that_cannot_be_made_is_said():

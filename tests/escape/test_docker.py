@@ -200,7 +200,7 @@ def test_a_source_s_own_links_lead_nowhere_on_the_host(engine, tmp_path):
     (source / "link").symlink_to(secret)
     (source / "up").symlink_to("../secret")
     (source / "file").write_text("shown")
-    with Sandbox.create("docker", source=source) as sandbox:
+    with Sandbox.create("docker", source=source, preset="full-access") as sandbox:
         assert sandbox.run("cat file").stdout == "shown"
         assert "do not tell" not in sandbox.run("cat link up ../secret").stdout
         sandbox.run("rm file; echo changed > new")

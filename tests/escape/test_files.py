@@ -320,7 +320,7 @@ def planted(maker, secret):
         if os.path.lexists(f"{tree}/{name}"):
             os.lchown(f"{tree}/{name}", maker.uid, maker.uid)
     threading.Thread(target=_greet, args=(listener,), daemon=True).start()
-    box = maker.create(source=tree)
+    box = maker.create(source=tree, preset="full-access")
     yield tree, box
     box.destroy()
     listener.close()
@@ -371,7 +371,7 @@ def test_a_device_in_a_source_tree_cannot_be_opened(maker, planted):
 def test_what_is_done_to_a_source_tree_stays_in_the_sandbox(maker, planted, how):
     tree, _ = planted
     before = os.stat(f"{tree}/file.txt")
-    with maker.create(source=tree) as box:
+    with maker.create(source=tree, preset="full-access") as box:
         assert box.try_cell(change, how, "/workspace/file.txt") in ("ok", "EOPNOTSUPP", "EPERM")
         box.run("echo changed > file.txt; rm -f link; mkdir new", check=True)
         assert box.try_cell(read, "/workspace/file.txt") == "changed\n"
@@ -389,6 +389,6 @@ def test_a_source_that_holds_the_state_or_lies_in_it_is_refused(maker, place):
     maker.create().destroy()
     source = maker.home if place == "home" else f"{maker.home}/{place}"
     with pytest.raises(Refused) as caught:
-        maker.create(source=source)
+        maker.create(source=source, preset="full-access")
     assert caught.value.type == "InvalidInput"
     assert "state directory" in caught.value.message

@@ -156,7 +156,7 @@ def test_a_set_uid_program_gives_nothing(maker):
         [program, "-u"], user=USER, group=USER, extra_groups=[], capture_output=True, text=True, check=True
     )
     assert control.stdout.strip() == "0"
-    with maker.create(source=tree) as box:
+    with maker.create(source=tree, preset="full-access") as box:
         assert box.run(["/workspace/id", "-u"])["stdout"].strip() == "1000"
         assert box.run(["sh", "-c", "cp id own; chmod 4755 own; ./own -u"])["stdout"].strip() == "1000"
         script = "import os; print([l for l in open('/proc/self/status') if l.startswith('Cap')])"

@@ -56,7 +56,7 @@ def test_destroy_of_a_sandbox_over_a_source_leaves_nothing(maker):
     with open(f"{tree}/file", "w") as file:
         file.write("x")
     os.chown(tree, maker.uid, maker.uid)
-    box = maker.create(source=tree)
+    box = maker.create(source=tree, preset="full-access")
     leave_things_behind(box)
     processes = all_processes(box)
     assert "files" in residue.traces(maker, box, processes)

@@ -202,7 +202,7 @@ def test_git_runs_nothing_that_was_applied(make, source, tmp_path, trap):
         git(directory, "add", ".")
         git(directory, "commit", "-qm", "first")
     mark = tmp_path / "mark"
-    sandbox = make(source=str(source))
+    sandbox = make(source=str(source), preset="full-access")
     assert sandbox.run(f"cd /workspace\n{_GIT[trap].replace('MARK', str(mark))}").exit_code == 0
     sandbox.apply()
     # The second time there is an index, which is what it asks about.
@@ -253,7 +253,7 @@ os._exit(1)
 def test_a_file_named_like_an_ignored_directory_is_refused_alone(make, source):
     (source / "build").mkdir()
     (source / "build" / "x").write_text("x")
-    sandbox = make(source=str(source), ignore=["build/"])
+    sandbox = make(source=str(source), preset="full-access", ignore=["build/"])
     sandbox.run("cd /workspace; echo new > build; echo good > b")
     outcome = sandbox.apply()
     assert outcome.applied == ("b",)
@@ -263,7 +263,7 @@ def test_a_file_named_like_an_ignored_directory_is_refused_alone(make, source):
 def test_a_renamed_directory_is_listed_after_apply(make, source):
     (source / "d").mkdir()
     (source / "d" / "x").write_text("x")
-    sandbox = make(source=str(source))
+    sandbox = make(source=str(source), preset="full-access")
     sandbox.run("mv /workspace/d /workspace/e")
     assert sandbox.run("ls /workspace/e").stdout == "x\n"
     sandbox.apply()
@@ -273,7 +273,7 @@ def test_a_renamed_directory_is_listed_after_apply(make, source):
 def test_apply_changes_no_snapshot(make, source):
     (source / "d").mkdir()
     (source / "d" / "x").write_text("x")
-    sandbox = make(source=str(source))
+    sandbox = make(source=str(source), preset="full-access")
     sandbox.run("mv /workspace/d /workspace/e")
     sandbox.snapshot("before")
     sandbox.run("cd /workspace; rm -r e; mkdir d; echo other > d/x")
@@ -285,7 +285,7 @@ def test_apply_changes_no_snapshot(make, source):
 @pytest.mark.xfail(strict=True, reason="modes of directories are neither shown nor applied")
 def test_the_mode_of_a_directory_is_a_change(make, source):
     (source / "d").mkdir(mode=0o755)
-    sandbox = make(source=str(source))
+    sandbox = make(source=str(source), preset="full-access")
     sandbox.run("chmod 700 /workspace/d")
     assert [change.path for change in sandbox.diff()] == ["d"]
 

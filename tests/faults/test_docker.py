@@ -261,5 +261,5 @@ def test_a_create_that_the_engine_refuses_leaves_nothing(engine, tmp_path):
     with pytest.raises(AtollError):
         Sandbox.create("docker", image=tmp_path / "root", workdir="/proc/x")
     with pytest.raises(AtollError):
-        Sandbox.create("docker", source="/there/is/no/such/directory")
+        Sandbox.create("docker", source="/there/is/no/such/directory", preset="full-access")
     assert set(os.listdir(f"{home}/docker")) - before <= {".importing", ".swept", ".disks"}

@@ -77,7 +77,7 @@ try:
 except AtollError as error:
     print(type(error).__name__, error)
 """
-    with maker.create(source=SOURCE) as box:
+    with maker.create(source=SOURCE, preset="full-access") as box:
         said = box.run(["python3", "-S", "-"], stdin=script, timeout=40)
         assert said["stdout"].startswith("WallUnavailable"), said
         assert "unshare: Operation not permitted" in said["stdout"]

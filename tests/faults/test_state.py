@@ -71,7 +71,7 @@ def test_a_path_longer_than_a_socket_address_works(elsewhere):
 def test_a_path_with_odd_characters_works(elsewhere):
     maker = elsewhere("a b,c:d\\e'f\"g")
     os.makedirs(f"{maker.home}/src")
-    with maker.create(source=f"{maker.home}/src") as box:
+    with maker.create(source=f"{maker.home}/src", preset="full-access") as box:
         assert box.run("echo odd > file && cat file")["stdout"] == "odd\n"
     truth.check(maker)
 

@@ -122,7 +122,7 @@ def test_a_session_over_what_is_not_allowed_any_more_is_not_taken_over(project, 
 
 def test_what_an_earlier_server_gave_is_held_against_what_this_one_gives(project):
     settings = Settings(sources=(str(project),), preset="agent-safe", wishes={"image": "/images/a"})
-    like = trust.check_permissions("agent-safe")
+    like = trust.chosen("agent-safe", None)
     right = Spec(source=str(project), permissions=like, image="/images/a")
     assert trust.objection("jail", right, settings) is None
     assert trust.objection("bwrap", Spec(), settings) is None, "a call may choose it"
@@ -132,7 +132,7 @@ def test_what_an_earlier_server_gave_is_held_against_what_this_one_gives(project
         "network": ("all", "network"),
         "image": ("/images/b", "image"),
         "codebase": ("c", "codebase"),
-        "permissions": (trust.check_permissions("development"), "rules"),
+        "permissions": (trust.chosen("development", None), "rules"),
         "source": ("/", "does not allow"),
     }.items():
         assert why[1] in (trust.objection("jail", right._replace(**{change: why[0]}), settings) or "")

@@ -206,7 +206,12 @@ def test_source_workdir_and_limits_go_with_packages(index, create, tmp_path_fact
     source = tmp_path_factory.mktemp("source")
     (source / "file").write_text("text")
     sandbox = create(
-        "together", source=source, workdir="/app", resources={"memory": "256M", "disk": "64M"}, env={"A": "1"}
+        "together",
+        source=source,
+        preset="full-access",
+        workdir="/app",
+        resources={"memory": "256M", "disk": "64M"},
+        env={"A": "1"},
     )
     assert (
         sandbox.run_code("import together, os; (open('file').read(), os.environ['A'], together.A)").text

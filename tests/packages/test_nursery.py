@@ -92,7 +92,7 @@ def test_files_processes_and_limits_are_the_sandbox_s_own(index, preloaded):
 def test_a_source_tree_goes_with_it(index, preloaded, tmp_path_factory):
     source = tmp_path_factory.mktemp("source")
     (source / "file").write_text("text")
-    sandbox = preloaded("nursed", "nursed", source=source, resources={"disk": "64M"})
+    sandbox = preloaded("nursed", "nursed", source=source, preset="full-access", resources={"disk": "64M"})
     assert sandbox.run("cat file; echo more >> file; echo new > new; cat file new").stdout == "texttextmore\nnew\n"
     assert [(path.name, path.read_text()) for path in source.iterdir()] == [("file", "text")]
     assert sandbox.run("dd if=/dev/zero of=big bs=1M count=100").exit_code != 0

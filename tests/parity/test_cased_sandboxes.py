@@ -61,6 +61,7 @@ async def test_run_many_in_one_sandbox(wall, tmp_path, capsys):
         ["pip install parity-fetch", "python3 -c 'import parity_fetch; print(parity_fetch.__version__)'"],
         together=True,
         source=tmp_path,
+        preset="full-access",
         env=offline,
     )
     for result in results:

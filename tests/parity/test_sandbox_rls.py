@@ -473,7 +473,7 @@ def test_sandboxes_of_a_codebase(wall):
     """Low-level API: list the sandboxes that stand on a codebase."""
     codebases = Codebases()
     codebase, other = codebases.create("one"), codebases.create("other")
-    with Sandbox.create(codebase="one") as sandbox, Sandbox.create(codebase="other"):
+    with Sandbox.create(codebase="one", preset="full-access") as sandbox, Sandbox.create(codebase="other"):
         assert [info.id for info in Sandbox.list(codebase=codebase)] == [sandbox.id]
     for each in (codebase, other):
         codebases.delete(each)

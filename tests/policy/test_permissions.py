@@ -10,8 +10,8 @@ from hypothesis import given, strategies as st
 from tests.policy.generated import rules
 
 from atoll.errors import InvalidInput
-from atoll.policy.permissions import check_permissions, from_flags, from_json, from_toml, to_json
-from atoll.policy.presets import get_preset
+from atoll.policy.permissions import check_permissions, chosen, from_flags, from_json, from_toml, to_json
+from atoll.policy.presets import extend_preset, get_preset
 from atoll.policy.rules import Matcher
 from atoll.types import PathRule, Permissions
 
@@ -111,9 +111,25 @@ def test_what_is_not_allowed_is_hidden():
     assert levels(permissions, "src/a", "out/b/c", "deep/out/b", "c", "") == ["read", "write", "write", "none", "none"]
 
 
-def test_what_is_not_hidden_can_be_written_when_nothing_else_was_said():
-    permissions = from_flags(hide=["**/.env*"])
-    assert levels(permissions, ".env", "a/b/.env.local", "a", "") == ["none", "none", "write", "write"]
+def test_hiding_more_shows_no_more_than_the_preset_that_holds_without():
+    permissions = from_flags(hide=["docs"])
+    assert levels(permissions, "docs/a", ".env", "a", "output/a") == ["none", "none", "read", "write"]
+
+
+def test_a_preset_and_rules_are_the_preset_plus_the_rules():
+    both = chosen("development", [("src/**", "read"), PathRule(".env.example", "write", priority=101)])
+    assert levels(both, "src/a", ".env", ".env.example", "a") == ["read", "none", "write", "write"]
+    assert chosen(get_preset("development"), [("src/**", "read")]) == extend_preset("development", [("src/**", "read")])
+    assert chosen(None, [("src/**", "read")]) == Permissions((PathRule("src/**", "read"),))
+    with pytest.raises(InvalidInput, match="both name a preset"):
+        chosen("development", "agent-safe")
+
+
+def test_without_a_choice_it_is_the_safe_preset_and_full_access_is_no_rules():
+    assert chosen(None, None) == get_preset("agent-safe")
+    assert chosen("full-access", None) is chosen(None, "full-access") is None
+    assert chosen(None, None, default=False) is None
+    assert chosen("full-access", None, default=False) == get_preset("full-access")
 
 
 @pytest.mark.parametrize("hidden", ["*.key", "src/**/*.key", "**/*.key", "**.key"])

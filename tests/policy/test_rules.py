@@ -47,6 +47,8 @@ def test_rules_come_as_rules_mappings_or_pairs():
         ({"level": "read"}, "has no pattern"),
         ({"pattern": "a", "level": "read", "mode": 1}, "A rule has no 'mode'; the names are pattern, level"),
         ({"pattern": "a", "level": "read", 1: 1}, "A rule has no 1"),
+        ({"pattern": "a", "permission": "read"}, "A rule has no 'permission'; did you mean 'level'?"),
+        ({"path": "a", "level": "read"}, "A rule has no 'path'; did you mean 'pattern'?"),
         ("a", "The rule 'a' is no rule"),
         (("a",), "is no rule"),
         (("a", "read", "glob"), "is no rule"),

@@ -342,11 +342,17 @@ def test_refresh_sees_what_others_changed(make):
 
 def test_a_source_is_copied_in_and_never_changed(make, tmp_path):
     (tmp_path / "x").write_text("original")
-    sandbox = make(source=tmp_path)
+    sandbox = make(source=tmp_path, preset="full-access")
     sandbox.files.write("x", "changed")
     assert (tmp_path / "x").read_text() == "original"
     with pytest.raises(CreateFailed):
-        make(source=tmp_path / "missing")
+        make(source=tmp_path / "missing", preset="full-access")
+
+
+def test_a_wall_without_rules_does_not_show_a_source_by_default(make, tmp_path):
+    for wishes in ({}, {"preset": "agent-safe"}, {"permissions": [("**", "read")]}):
+        with pytest.raises(Unsupported, match='Say preset="full-access"'):
+            make(source=tmp_path, **wishes)
 
 
 def test_the_workdir_is_where_things_start(make):

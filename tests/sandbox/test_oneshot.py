@@ -80,7 +80,7 @@ def test_one_that_breaks_does_not_lose_the_others():
 def test_wishes_that_cannot_be_are_refused():
     with pytest.raises(InvalidInput):
         run("true", "fake", timeout=-1)
-    with pytest.raises(TypeError, match="no keyword 'colour'; a sandbox is made with image, source"):
+    with pytest.raises(TypeError, match=r"no keyword 'colour'; the keywords are stdin, check, .*, driver, image, "):
         run("true", "fake", colour="red")
     with pytest.raises(TypeError) as caught:
         run("true", "fake", memory="1G")
@@ -88,7 +88,8 @@ def test_wishes_that_cannot_be_are_refused():
 
 
 def test_what_is_planned_is_not_offered_and_still_refused():
-    with pytest.raises(TypeError, match=r"audit\.$"):
+    with pytest.raises(TypeError) as caught:
         run("true", "fake", colour="red")
+    assert "gpu" not in str(caught.value)
     with pytest.raises(Unsupported, match="gpu= is not there yet"):
         run("true", "fake", gpu=1)

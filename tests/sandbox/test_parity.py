@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 import pytest
 
@@ -36,7 +37,17 @@ PAIRS = [
     (AsyncWatch, Watch),
 ]
 DUNDERS = {"__aenter__": "__enter__", "__aexit__": "__exit__", "__aiter__": "__iter__", "__anext__": "__next__"}
-INTERNAL = {"ready", "__init__", "__del__", "__module__", "__doc__", "__dict__", "__weakref__", "__annotations__"}
+INTERNAL = {
+    "ready",
+    "__abstractmethods__",
+    "__init__",
+    "__del__",
+    "__module__",
+    "__doc__",
+    "__dict__",
+    "__weakref__",
+    "__annotations__",
+}
 
 
 def members(cls):
@@ -61,7 +72,7 @@ def shape(member):
 
 
 def _plain(annotation):
-    text = str(annotation).replace("Async", "")
+    text = re.sub(r"^Pending\[(.*)\]$", r"\1", str(annotation).replace("Async", ""))
     return text if text != "inspect._empty" else ""
 
 

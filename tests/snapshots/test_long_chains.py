@@ -66,7 +66,7 @@ def test_old_layers_become_one_and_nothing_changes(make, snapshots, home, tmp_pa
             (tmp_path / "source" / f"d{number}" / "e0" / "f0").write_text("from the source")
         for each in (tmp_path, *tmp_path.parents[:2]):
             each.chmod(0o755)
-        wishes["source"] = tmp_path / "source"
+        wishes.update(source=tmp_path / "source", preset="full-access")
     box = make(**wishes)
     longest = 0
     for number in range(ENOUGH + 14):

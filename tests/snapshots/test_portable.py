@@ -124,7 +124,7 @@ def source(tmp_path):
 
 
 def test_a_source_becomes_part_of_it(make, snapshots, source, tmp_path):
-    box = make(source=source)
+    box = make(source=source, preset="full-access")
     box.run("echo changed > src/a.py && rm src/b.py && echo new > n", check=True)
     box.snapshot("one")
     told = kinds.tell(box)
@@ -172,7 +172,7 @@ def test_what_the_sandbox_could_not_read_of_a_source_is_not_in_it(make, snapshot
     (source / "closed" / "x").write_text("private to another")
     os.chown(source / "closed", 12345, 12345)
     (source / "closed").chmod(0o700)
-    box = make(source=source)
+    box = make(source=source, preset="full-access")
     assert not box.run("cat foreign closed/x").success
     box.snapshot("one")
     snapshots.export("one", tmp_path / "file")
@@ -181,7 +181,7 @@ def test_what_the_sandbox_could_not_read_of_a_source_is_not_in_it(make, snapshot
 
 
 def test_a_source_that_is_gone_is_told(make, snapshots, source, tmp_path):
-    make(source=source).snapshot("one")
+    make(source=source, preset="full-access").snapshot("one")
     source.rename(tmp_path / "moved")
     with pytest.raises(InvalidInput, match="no directory any more"):
         snapshots.export("one", tmp_path / "file")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+from datetime import timedelta
 
 import pytest
 from hypothesis import given, strategies as st
@@ -89,7 +90,8 @@ def test_resources_come_as_a_mapping_with_sizes_in_words():
         ({"cpu": 0}, "cpu is 0"),
         ({"cpu": -1}, "cpu is -1"),
         ({"cpu": float("nan")}, "cpu is nan"),
-        ({"cpu": "1"}, "cpu is '1'"),
+        ({"cpu": "one"}, "cpu is 'one'"),
+        ({"cpu": "1m"}, "cpu is '1m'"),
         pytest.param({"cpu": 10**400}, "cpu is 1000", id="huge"),
         ({"pids": 0}, "pids is 0"),
         ({"pids": 2.5}, "pids is 2.5"),
@@ -105,10 +107,39 @@ def test_bad_resources_are_refused_by_name(wrong, words):
 
 
 @pytest.mark.parametrize("keyword", ["timeout", "lifetime"])
-@pytest.mark.parametrize("wrong", [0, -1, float("nan"), float("inf"), "60", True, 10**400, 1e12])
+@pytest.mark.parametrize("wrong", [0, -1, float("nan"), float("inf"), "0", "soon", timedelta(0), True, 10**400, 1e12])
 def test_times_are_finite_and_positive(keyword, wrong):
     with pytest.raises(InvalidInput, match=f"{keyword} is .*; give seconds"):
         make_spec(**{keyword: wrong})
+
+
+@pytest.mark.parametrize("keyword", ["timeout", "lifetime"])
+@pytest.mark.parametrize("five_minutes", [300, "300", "5m", "300s", timedelta(minutes=5)])
+def test_times_come_as_people_write_them(keyword, five_minutes):
+    assert getattr(make_spec(**{keyword: five_minutes}), keyword) == 300.0
+
+
+def test_the_longest_time_is_told_in_words():
+    with pytest.raises(InvalidInput, match="at most 2073600, which are 24 days: the kernel waits no longer"):
+        make_spec(timeout=1e9)
+
+
+def test_resources_come_as_kubernetes_writes_them():
+    got = make_spec(resources={"memory": "512Mi", "cpu": "500m", "disk": "1Gi"}).resources
+    assert (got.memory, got.cpu, got.disk) == (512 << 20, 0.5, 1 << 30)
+
+
+def test_a_source_without_rules_gets_the_safe_ones():
+    assert make_spec(source="/srv").permissions == make_spec(codebase="shop").permissions == get_preset("agent-safe")
+    assert make_spec(source="/srv", preset="full-access").permissions is None
+    assert make_spec(snapshot="s").permissions is make_spec().permissions is None
+    with pytest.raises(InvalidInput, match="preset= is about the files of a source"):
+        make_spec(preset="agent-safe")
+
+
+def test_a_stored_sandbox_without_rules_still_has_none():
+    stored = json.loads(json.dumps(spec_to_json(make_spec(source="/srv", preset="full-access"))))
+    assert spec_from_json(stored).permissions is None
 
 
 def test_a_command_may_have_no_timeout_and_a_sandbox_always_has_a_lifetime():

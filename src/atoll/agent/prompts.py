@@ -30,6 +30,7 @@ parts of it, search it with code, and give pieces of it to llm_query.\
 """
 _WORKSPACE = (
     "Your working directory /workspace has the user's files. Nothing that you change there reaches the user unreviewed."
+    " What you may not change is read-only; what you make then goes to /workspace/output."
 )
 _NO_TOOLS = """\
 If you cannot call tools, write code in a block that begins with ```repl and ends with ```; what it prints comes back.\

@@ -45,7 +45,7 @@ def add_agent_options(parser: Parser) -> None:
     group = parser.add_argument_group("the sandbox").add_argument
     group("-p", "--driver", metavar="NAME", help="the wall (default: jail)")
     group("--source", metavar="DIR", help="start with the files of DIR; nothing reaches DIR but by `atoll apply`")
-    group("--preset", metavar="NAME", help="what it may do with these files (default: development)")
+    group("--preset", metavar="NAME", help="what it may do with these files (default: agent-safe)")
     group("--packages", metavar="NAMES", action="append", default=[], help="Python packages to have, such as pandas")
     group("--network", metavar="KIND", help="none (default), all, or host")
     group("--memory", metavar="SIZE", help="limit such as 512M or 2G")
@@ -125,10 +125,10 @@ def _check(args: Namespace) -> Any:
 
 def _sandbox(args: Namespace) -> Any:
     wishes = {name: getattr(args, name) for name in ("driver", "source", "network") if getattr(args, name) is not None}
-    if args.source is not None:
-        wishes["permissions"] = args.preset or "development"
-    elif args.preset is not None:
-        raise UsageError("--preset is for the files of --source, and there are none.")
+    if args.preset is not None:
+        if args.source is None:
+            raise UsageError("--preset is for the files of --source, and there are none.")
+        wishes["preset"] = args.preset
     if args.packages:
         wishes["packages"] = packages_of(args.packages)
     if args.memory is not None:

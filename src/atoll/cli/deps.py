@@ -125,10 +125,12 @@ def install(sandbox: Sandbox, manifest: Manifest, env: Mapping[str, str]) -> Non
         InvalidInput: the sandbox has no network.
         DepsFailed: the installer is not there, or it failed.
     """
+    from .programs import put
+
     manifest.check_network(sandbox.info.spec.network)
     workdir = sandbox.info.spec.workdir
     for name, content in manifest.files.items():
-        sandbox.files.write(posixpath.join(workdir, name), content)
+        put(sandbox, posixpath.join(workdir, name), content)
     env = {**manifest.kind.env, **env}
     complain(f"Installing {manifest.name} …")
     ended = streaming.run(sandbox, manifest.kind.script, env=env, timeout=manifest.seconds, all_to_stderr=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ..mcp.settings import PRESET, Settings
+from ..mcp.settings import Settings
+from ..policy.presets import DEFAULT
 from .parsing import UsageError
 from .values import duration, whole_number
 
@@ -56,10 +57,10 @@ def _wishes(args: Any) -> dict[str, Any]:
 
 def _preset(given: str | None) -> str:
     if given is None:
-        return PRESET
+        return DEFAULT
     from ..policy.spec import make_spec
 
-    make_spec(permissions=given, source=os.getcwd())
+    make_spec(preset=given, source=os.getcwd())
     return given
 
 

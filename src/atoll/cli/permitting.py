@@ -13,8 +13,8 @@ _MOST_BYTES = 4 << 20
 
 def add_permission_options(parser: Parser, title: str) -> None:
     add = parser.add_argument_group(title).add_argument
-    add("--preset", metavar="NAME", help="rules that come with atoll, such as agent-safe; `atoll policy presets` "
-        "lists them")  # fmt: skip
+    add("--preset", metavar="NAME", help="what it sees of a source (default: agent-safe, without secrets); "
+        "full-access shows all and lets all be changed; `atoll policy presets` lists them")  # fmt: skip
     add("--rules", metavar="FILE", help="rules from the table [permissions] of a TOML file, which may name a preset")
     add("--allow", metavar="LEVEL:PATTERN", action="append", default=[], help="view:, read: or write: and a pattern "
         "such as read:src/**; all that no rule matches is hidden; may be repeated")  # fmt: skip

@@ -6,7 +6,7 @@ import os
 from argparse import Namespace
 
 from ..errors import InvalidInput
-from ..policy.presets import get_preset, list_presets
+from ..policy.presets import DEFAULT, get_preset, list_presets
 from ..policy.rules import Matcher
 from ..types import PathRule, Permissions
 from .output import colourful, complain, paint, say
@@ -38,8 +38,6 @@ examples:
   atoll policy explain . src/.env
 """
 
-_DEFAULT = "agent-safe"
-
 
 def main(words: list[str]) -> int:
     parser = Parser("policy", "check DIR | explain DIR PATH | presets [OPTIONS]", _DESCRIPTION, _EPILOG)
@@ -59,7 +57,7 @@ def main(words: list[str]) -> int:
 
 
 def _rules(args: Namespace) -> Permissions:
-    return permissions_of(args) or get_preset(_DEFAULT)
+    return permissions_of(args) or get_preset(DEFAULT)
 
 
 def _check(args: Namespace) -> None:
@@ -96,8 +94,8 @@ def _own(permissions: Permissions, args: Namespace) -> list[PathRule]:
     """The rules that the user wrote. What a preset is about need not be there, and is no reason to warn."""
     if args.rules is not None:
         presets = list_presets()
-    elif args.preset is not None or not (args.allow or args.hide):
-        presets = (args.preset or _DEFAULT,)
+    elif args.preset is not None or not args.allow:
+        presets = (args.preset or DEFAULT,)
     else:
         presets = ()
     known = {rule for name in presets for rule in get_preset(name).rules}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import posixpath
 from argparse import Namespace
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import InvalidInput
+from ..errors import FileDenied, FileError, InvalidInput
 from ..sync.sandbox import Sandbox
 from . import streaming
 from .output import complain, say_json
@@ -145,7 +146,7 @@ def run(sandbox: Sandbox, job: Job) -> int:
 
 def _run_program(sandbox: Sandbox, program: Program, job: Job) -> streaming.Ended:
     workspace = sandbox.info.spec.workdir
-    sandbox.files.write(posixpath.join(workspace, program.name), program.content)
+    put(sandbox, posixpath.join(workspace, program.name), program.content)
     start = posixpath.join(workspace, job.workdir or "")
     script = [
         "/bin/sh",
@@ -159,6 +160,27 @@ def _run_program(sandbox: Sandbox, program: Program, job: Job) -> streaming.Ende
     if ended.completed.exit_code == NOT_FOUND and not _ready(sandbox, program.language, job):
         complain(_missing(sandbox, program.language))
     return ended
+
+
+def put(sandbox: Sandbox, path: str, content: bytes) -> None:
+    """Have a file in the workspace; where it may not be written, the source may have the very same.
+
+    Raises:
+        FileDenied: the rules for the source do not let it be written.
+    """
+    try:
+        sandbox.files.write(path, content)
+    except FileDenied as error:
+        try:
+            there = sandbox.files.read_bytes(path, size=len(content) + 1)
+        except FileError:
+            there = None
+        if there != content:
+            raise FileDenied(
+                f"{path} cannot be written by the rules for the source; give --preset development, or full-access.",
+                errno=error.errno or errno.EACCES,
+                path=path,
+            ) from None
 
 
 def prepare(sandbox: Sandbox, job: Job) -> None:

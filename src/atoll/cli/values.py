@@ -8,9 +8,8 @@ from collections.abc import Iterable
 
 from ..errors import InvalidInput
 from ..policy.labels import parse_label
+from ..policy.limits import parse_duration
 from ..policy.text import shown
-
-_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def duration(text: str, option: str) -> float:
@@ -19,10 +18,10 @@ def duration(text: str, option: str) -> float:
     Raises:
         InvalidInput: it is none.
     """
-    match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)([smhd]?)", text.strip())
-    if match is None or float(match[1]) == 0:
+    seconds = parse_duration(text)
+    if not seconds:
         raise InvalidInput(f"{option} is {shown(text)}; give seconds above 0, or a time such as 90s, 5m, 2h or 1d.")
-    return float(match[1]) * _UNITS[match[2]]
+    return seconds
 
 
 def timeout(text: str | None) -> float | str | None:

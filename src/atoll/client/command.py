@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..errors import InvalidInput
 from ..policy.env import check_env
@@ -13,8 +13,13 @@ from ..policy.paths import check_path
 from ..policy.sizes import parse_size
 from ..policy.text import kind_of, short, shown
 
+if TYPE_CHECKING:
+    from datetime import timedelta
+
 Command: TypeAlias = "str | Sequence[str | bytes | os.PathLike[str]]"
-Timeout: TypeAlias = "float | Literal['default'] | None"
+Seconds: TypeAlias = "float | timedelta | str"
+"""A time: seconds, a `timedelta`, or text such as "90s", "5m", "2h" or "1d"."""
+Timeout: TypeAlias = "Seconds | Literal['default'] | None"
 
 MAX_OUTPUT = 16 << 20
 _MAX_ARGUMENT = (128 << 10) - 1

@@ -9,6 +9,7 @@ import stat
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 from ..errors import FileError, FileMissing, InvalidInput, NotDirectory, ProtocolError
+from ..hints import FILES, elsewhere
 from ..policy.paths import check_path, host_path
 from ..policy.sizes import parse_size
 from ..policy.text import short, shown
@@ -48,6 +49,7 @@ class Matches(builtins.list[Match]):
     skipped: int = 0
 
 
+@elsewhere(FILES)
 @noting
 class AsyncFiles:
     """Every method raises `FileError`, or the subclass that fits, for what the sandbox's kernel refuses."""

@@ -22,6 +22,7 @@ from ..policy.text import kind_of, shown
 from ..store import Reservation, Row, Store
 from ..types import Capability, Codebase, Handle, Info, Resources, Spec, Status
 from .choosing import choose
+from .keywords import CREATE
 from .record import Record, reason_of_end
 from .running import Callback, check_listener
 
@@ -30,14 +31,13 @@ if TYPE_CHECKING:
 
 _CLEAN_UP = 30.0
 _MAKING = 60.0
-_WISHES = tuple(make_spec.__kwdefaults__ or ())
-_PLANNED = ("fallback", "gpu")
+_WISHES = frozenset(make_spec.__kwdefaults__ or ())
 _GUARDED = {
-    "permissions": Capability.PERMISSIONS,
-    "ignore": Capability.PERMISSIONS,
     "codebase": Capability.REVIEW,
     "snapshot": Capability.SNAPSHOT,
+    "ignore": Capability.PERMISSIONS,
 }
+_HANDED_ON = frozenset(CREATE)
 _DECIDED = ("image", "source", "codebase", "ignore", "workdir", "packages")
 _STATUSES = frozenset(("creating", "running", "paused", "stopped", "gone"))
 
@@ -241,13 +241,11 @@ async def _sweep(driver: Driver, registered: Store, handle: Handle) -> bool:
 
 
 async def _spec(driver: Driver, wishes: dict[str, Any]) -> Spec:
-    unknown = [name for name in wishes if name not in _WISHES]
-    if unknown:
-        raise TypeError(f"There is no keyword {unknown[0]!r}; {_instead(unknown[0], wishes[unknown[0]])}.")
+    check_keywords(wishes)
     spec = make_spec(**wishes)
     if not driver.names_images:
         spec = with_image_as_path(spec)
-    _refuse_undeclared(driver, spec)
+    _refuse_undeclared(driver, spec, wishes)
     if spec.codebase is not None:
         # A name may belong to another codebase by the time that somebody asks what this one stands on.
         spec = spec._replace(codebase=await _codebase_id(driver.io, spec.codebase))
@@ -261,11 +259,21 @@ async def _codebase_id(io: IO, codebase: str | Codebase) -> str:
     return await io.in_thread(lambda: Shelf().get(codebase).id)
 
 
-def _refuse_undeclared(driver: Driver, spec: Spec) -> None:
+def _refuse_undeclared(driver: Driver, spec: Spec, wishes: Mapping[str, Any]) -> None:
     """What must not be ignored by a driver that has never heard of it."""
     for name, capability in _GUARDED.items():
         if getattr(spec, name) not in (None, ()) and capability not in driver.capabilities:
             raise Unsupported(f"The {driver.name} driver has no {capability.value}.", hint=f"Leave {name}= out.")
+    if spec.source is not None and Capability.SOURCE not in driver.capabilities:
+        return  # which it refuses in its own words
+    if spec.permissions is not None and Capability.PERMISSIONS not in driver.capabilities:
+        chosen = wishes.get("preset") is not None or wishes.get("permissions") is not None
+        raise Unsupported(
+            f"The {driver.name} driver has no permissions, and cannot hold code to the rules for a source"
+            f"{'' if chosen else f' (without others, those of the preset {spec.permissions.name})'}.",
+            hint='Say preset="full-access" (--preset full-access) to have it see and change all of its copy, or take '
+            "the jail.",
+        )
 
 
 def _as_in(spec: Spec, manifest: Mapping[str, Any]) -> Spec:
@@ -279,14 +287,24 @@ def _as_in(spec: Spec, manifest: Mapping[str, Any]) -> Spec:
                 "leave it out."
             )
     decided = {name: getattr(was, name) for name in _DECIDED}
-    return spec._replace(permissions=spec.permissions or was.permissions, **decided)
+    permissions = spec.permissions or was.permissions
+    if permissions is not None:
+        from ..policy.permissions import grants_everything
+
+        permissions = None if grants_everything(permissions) else permissions
+    return spec._replace(permissions=permissions, **decided)
 
 
-def _instead(name: str, value: object) -> str:
-    """What to write instead of a keyword that is not there."""
-    if name in Resources._fields:
-        return f'give resources={{"{name}": {shown(value)}}}'
-    return f"a sandbox is made with {', '.join(wish for wish in _WISHES if wish not in _PLANNED)}"
+def check_keywords(wishes: Mapping[str, Any], more: Iterable[str] = ()) -> None:
+    """Raises TypeError for a keyword that neither `create` has nor `more` names, with what to write instead."""
+    for name, value in wishes.items():
+        if name in _WISHES or name in _HANDED_ON or name in more:
+            continue
+        if name in Resources._fields:
+            raise TypeError(f'There is no keyword {name!r}; give resources={{"{name}": {shown(value)}}}.')
+        from ..hints import no_keyword
+
+        raise TypeError(no_keyword(name, (*more, *CREATE)))
 
 
 def _some(labels: Mapping[str, str]) -> dict[str, str]:
@@ -300,6 +318,12 @@ def _info(row: Row, status: Status) -> Info:
     return Info(row.id, row.driver, status, row.labels, row.created, row.expires, row.spec, {}, ())
 
 
+def taken_apart(wishes: Mapping[str, Any], *, awaited: bool) -> tuple[dict[str, Any], Tools | None]:
+    """What of the keywords of `create` is the sandbox's, and what its object's: the tools. Raises InvalidInput."""
+    rest = dict(wishes)
+    return rest, offered_tools(rest.pop("tools", None), awaited=awaited)
+
+
 def offered_tools(tools: Tools | Mapping[str, Function] | None, *, awaited: bool) -> Tools | None:
     """What the keyword `tools` was given; `awaited` is whether they may be coroutine functions. Raises InvalidInput."""
     if tools is None:
@@ -309,15 +333,24 @@ def offered_tools(tools: Tools | Mapping[str, Function] | None, *, awaited: bool
     return Tools.of(tools, awaited=awaited)
 
 
-def ignores(path: str | os.PathLike[str], ignore: Iterable[str], ignore_file: str | None) -> tuple[str, ...]:
-    """Patterns from a caller and from a file of the directory. Raises InvalidInput."""
-    own = check_ignore(ignore)
-    if ignore_file is None:
-        return own
-    try:
-        with open(os.path.join(path, ignore_file), encoding="utf-8", errors="surrogateescape") as file:
-            lines = file.read().splitlines()
-    except OSError as error:
-        raise InvalidInput(f"ignore_file={ignore_file!r} cannot be read: {error.strerror}.") from error
-    # The caller's come last: they may take back what the file says.
-    return (*check_ignore(lines), *own)
+def over_source(
+    path: str | os.PathLike[str], preset: object, ignore_file: str | None, wishes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The keywords of `create` for those of `from_local`. Raises InvalidInput."""
+    if ignore_file is not None:
+        try:
+            with open(os.path.join(path, ignore_file), encoding="utf-8", errors="surrogateescape") as file:
+                lines = file.read().splitlines()
+        except OSError as error:
+            raise InvalidInput(f"ignore_file={ignore_file!r} cannot be read: {error.strerror}.") from error
+        # The caller's come last: they may take back what the file says.
+        wishes = {**wishes, "ignore": (*check_ignore(lines), *check_ignore(wishes.get("ignore", ())))}
+    return over(wishes, preset, source=path)
+
+
+def over(wishes: Mapping[str, Any], preset: object, **ground: object) -> dict[str, Any]:
+    """The keywords of `create`, with the ground that a call has named. Raises TypeError where both name it."""
+    for name in ground:
+        if name in wishes:
+            raise TypeError(f"{name}= is given already, as the first argument.")
+    return {**wishes, **ground, "preset": preset}

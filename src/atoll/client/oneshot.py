@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..errors import AtollError, InvalidInput, ManyFailed
 from ..policy.limits import MAX_LIFETIME, check_timeout
 from ..policy.text import shown
 from ..types import Completed
+from .lifecycle import check_keywords
 
 _SPARE = 60.0
 
 
-def wishes_for_one(wishes: dict[str, Any], count: int = 1) -> dict[str, Any]:
-    """The wishes for a throw-away sandbox: it lives a little longer than so many commands may run."""
+def wishes_for_one(call: Callable[..., Any], wishes: Mapping[str, Any], count: int = 1) -> Any:
+    """The wishes for a throw-away sandbox: it lives a little longer than so many commands may run.
+
+    Raises TypeError for a keyword that neither `create` has nor the call itself.
+    """
+    check_keywords(wishes, call.__kwdefaults__ or ())
     timeout = check_timeout(wishes.get("timeout", 60.0))
     return wishes if timeout is None else {"lifetime": min(timeout * max(count, 1) + _SPARE, MAX_LIFETIME), **wishes}
 

@@ -8,6 +8,7 @@ from time import monotonic
 from typing import Any, Self
 
 from ..errors import FileError, SandboxError, TimedOut
+from ..hints import PROCESS, elsewhere
 from ..io import IO
 from ..types import Chunk, Completed
 from ..wire.frames import Frame
@@ -22,6 +23,7 @@ _KILL = 9
 _END = 30.0
 
 
+@elsewhere(PROCESS)
 class AsyncProcess:
     """A started process. One thread or task may read from it while another writes to it.
 

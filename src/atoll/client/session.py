@@ -8,6 +8,7 @@ from time import monotonic
 from typing import Any, Self
 
 from ..errors import InvalidInput, ProtocolError, SandboxError, SessionEnded, TimedOut, command_failed
+from ..hints import SESSION, elsewhere
 from ..policy.sizes import parse_size
 from ..policy.text import kind_of, short, shown
 from ..types import Completed
@@ -22,6 +23,7 @@ _CLOSE = 60.0
 _OUT_OF_TIME = 124
 
 
+@elsewhere(SESSION)
 class AsyncSession:
     """A shell session: its directory, variables, functions, aliases and options last from command to command.
 

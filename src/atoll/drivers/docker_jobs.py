@@ -105,7 +105,9 @@ def refuse(spec: Spec) -> None:
             raise Unsupported(f"The docker driver cannot honour {wish}.", hint="Leave it out, or use another driver.")
     if os.geteuid() != 0 and (spec.permissions is not None or spec.ignore or spec.codebase):
         raise Unsupported(
-            "Path permissions and codebases in a container need root.", hint="Run as root, or use the jail."
+            "Path permissions and codebases in a container need root.",
+            hint='Run as root, use the jail, or say preset="full-access" (--preset full-access) to show all of the '
+            "source.",
         )
     if os.geteuid() != 0 and spec.network == "all":
         raise Unsupported(

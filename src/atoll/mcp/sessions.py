@@ -161,7 +161,7 @@ class Sessions:
         wishes: dict[str, Any] = {**self._settings.wishes, "lifetime": self._settings.lifetime}
         if source is not None:
             wishes["source"] = self._check_source(source)
-            wishes["permissions"] = self._settings.preset
+            wishes["preset"] = self._settings.preset
         driver = self._settings.driver if environment is None else self._check_environment(environment)
         labels = self.labels(name)
         record = drive(lifecycle.find(self._io, labels))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ..policy.presets import DEFAULT
+
 PROFILES = {"quick": 5.0, "default": 30.0, "analysis": 120.0, "extended": 300.0}
 MAX_TIMEOUT = 3600.0
 LIFETIME = 8 * 3600.0
-PRESET = "agent-safe"
 MAX_SNAPSHOTS = 50
 """Of one session."""
 MAX_AGENTS = 4
@@ -39,7 +40,7 @@ class Settings(NamedTuple):
     lifetime: float = LIFETIME
     space: str = "default"
     sources: tuple[str, ...] = ()
-    preset: str = PRESET
+    preset: str = DEFAULT
     apply: bool = False
     max_output: int = 100_000
     max_sessions: int = 32

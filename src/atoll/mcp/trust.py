@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 
 from ..client.choosing import names_in
-from ..policy.permissions import check_permissions
+from ..policy.permissions import chosen
 from ..review.traps import STARTING_DIRECTORIES, folded
 from ..types import Spec
 from .settings import WALLS, Settings
@@ -35,7 +35,7 @@ def _objection_to_source(spec: Spec, settings: Settings) -> str | None:
         return None
     if not is_allowed(os.path.realpath(spec.source), settings.sources):
         return f"was made over {spec.source}, which this server does not allow"
-    if spec.permissions != check_permissions(settings.preset):
+    if spec.permissions != chosen(settings.preset, None):
         return f"was made with other rules for its files than {settings.preset!r}"
     return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,8 @@ from ..errors import InvalidInput
 from ..types import Resources
 from .sizes import format_size, parse_size
 from .text import kind_of, shown
+
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 # Below these the guest itself does not come up, and the failure would be a riddle.
 MIN_MEMORY = 16 << 20
@@ -56,24 +59,37 @@ def check_timeout(timeout: object, what: str = "timeout") -> float | None:
     """Seconds for one command or cell; None is without end.
 
     Raises:
-        InvalidInput: it is no finite number above 0, or above 24 days.
+        InvalidInput: it is no time above 0, or above 24 days.
     """
-    return None if timeout is None else _seconds(timeout, what, MAX_TIMEOUT)
+    return None if timeout is None else _seconds(timeout, what, MAX_TIMEOUT, "24 days: the kernel waits no longer")
 
 
 def check_lifetime(lifetime: object) -> float:
     """Seconds that a sandbox may live. Every sandbox ends some day, so None is refused.
 
     Raises:
-        InvalidInput: it is no finite number above 0, or above ten years.
+        InvalidInput: it is no time above 0, or above ten years.
     """
-    return _seconds(lifetime, "lifetime", MAX_LIFETIME)
+    return _seconds(lifetime, "lifetime", MAX_LIFETIME, "ten years")
 
 
-def _seconds(value: object, what: str, most: float) -> float:
-    number = _number(value)
-    if number is None or not 0 < number <= most:
-        raise InvalidInput(f"{what} is {shown(value)}; give seconds above 0 and at most {most:.0f}.")
+def parse_duration(text: str) -> float | None:
+    """Seconds, from text such as `90`, `1.5`, `90s`, `5m`, `2h` or `1d`; None for what is no time."""
+    match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)([smhd]?)", text.strip())
+    return None if match is None else float(match[1]) * _UNITS[match[2]]
+
+
+def _seconds(value: object, what: str, most: float, limit: str) -> float:
+    given: object = value
+    if isinstance(value, str):
+        given = parse_duration(value)
+    elif hasattr(value, "total_seconds"):
+        given = value.total_seconds()
+    number = _number(given)
+    if number is None or number <= 0:
+        raise InvalidInput(f"{what} is {shown(value)}; give seconds above 0, a timedelta, or text such as '5m'.")
+    if number > most:
+        raise InvalidInput(f"{what} is {shown(value)}; give seconds, at most {most:.0f}, which are {limit}.")
     return number
 
 
@@ -98,10 +114,18 @@ def _at_least(value: Any, least: int, what: str) -> int:
 def _cpu(value: object) -> float | None:
     if value is None:
         return None
-    number = _number(value)
+    number = _cores(value) if isinstance(value, str) else _number(value)
     if number is None or not MIN_CPU <= number <= MAX_CPU:
-        raise InvalidInput(f"cpu is {shown(value)}; give cores from {MIN_CPU} to {MAX_CPU:.0f}, such as 0.5 or 2.")
+        raise InvalidInput(
+            f"cpu is {shown(value)}; give cores from {MIN_CPU} to {MAX_CPU:.0f}, such as 0.5, 2 or '500m'."
+        )
     return number
+
+
+def _cores(text: str) -> float | None:
+    """Cores from text such as "2", "0.5" or, in thousandths, "500m"; None for what is none."""
+    match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(m?)", text.strip())
+    return None if match is None else float(match[1]) / (1000 if match[2] else 1)
 
 
 def _pids(value: object) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import InvalidInput
 from ..types import PathRule, Permissions
-from .presets import HIDING, extend_preset, get_preset
+from .presets import DEFAULT, EVERYTHING, HIDING, extend_preset, get_preset
 from .rules import LEVELS, check_rules
 from .text import shown
 
@@ -29,6 +29,35 @@ def check_permissions(value: object) -> Permissions | None:
     if isinstance(value, Mapping | PathRule) or not isinstance(value, Iterable):
         raise InvalidInput(f"permissions is {shown(value)}; give a preset such as 'agent-safe', or a list of rules.")
     return Permissions(_some(check_rules(value)))
+
+
+def chosen(preset: object, permissions: object, *, default: bool = True) -> Permissions | None:
+    """The rules that the keywords `preset` and `permissions` ask for; None where everything may be written.
+
+    Rules beside a preset are additions to it, as `extend_preset` has them. Without either it is the preset `DEFAULT`,
+    or with `default=False` also None: nothing was chosen.
+
+    Raises:
+        InvalidInput: as `check_permissions`, or there are two presets.
+    """
+    if preset is None and permissions is None:
+        return get_preset(DEFAULT) if default else None
+    if preset is None or permissions is None:
+        found = check_permissions(permissions if preset is None else preset)
+        # A snapshot's rules would hold where nothing was chosen.
+        return None if default and grants_everything(found) else found
+    if isinstance(permissions, str):
+        raise InvalidInput(
+            f"preset={shown(preset)} and permissions={shown(permissions)} both name a preset; give one, and as "
+            "permissions= a list of rules to add to it."
+        )
+    base, more = check_permissions(preset), check_permissions(permissions)
+    return None if base is None or more is None else extend_preset(base, more.rules)
+
+
+def grants_everything(permissions: Permissions | None) -> bool:
+    """Whether these are no rules, or the preset that is as good as none."""
+    return permissions is None or permissions == get_preset(EVERYTHING)
 
 
 def to_json(permissions: Permissions) -> dict[str, Any]:
@@ -83,8 +112,8 @@ def from_flags(
     """Permissions from a command line; None when nothing was asked for.
 
     They start with `preset`, or with `base` from a file. `allow` holds texts such as "read:src/**", `hide` patterns:
-    these win over whatever is allowed, as what a preset hides does. With `hide` alone, all the rest can be written;
-    with `allow` alone, all the rest is hidden.
+    these win over whatever is allowed, as what a preset hides does. With `hide` alone, it starts with the preset
+    `DEFAULT`; with `allow` alone, all the rest is hidden.
 
     Raises:
         InvalidInput: a text is wrong, or there are both a preset and a base.
@@ -97,7 +126,7 @@ def from_flags(
     if not allowed and not hidden:
         return start
     if start is None:
-        start = Permissions(() if allowed else get_preset("full-access").rules)
+        start = Permissions(() if allowed else get_preset(DEFAULT).rules)
     return extend_preset(start, [*allowed, *hidden])
 
 

@@ -14,6 +14,11 @@ from .rules import check_rules
 from .text import shown
 
 HIDING = 100
+DEFAULT = "agent-safe"
+"""The rules for a source with which none are given."""
+
+EVERYTHING = "full-access"
+"""Everything is shown and may be changed, as without rules: a wall without rules has nothing to enforce then."""
 
 _SECRETS = (".env*", "secrets/", "*.key", "*.pem", "credentials*")
 _NAME = r"[a-z0-9][a-z0-9._-]{0,62}"

@@ -58,6 +58,12 @@ class _Ranked(NamedTuple):
         return -rule.priority, KINDS.index(rule.kind), not glob.literal, glob.wildcards, -glob.literal, -self.place
 
 
+_FIELDS = ", ".join(PathRule._fields)
+# What other products call them.
+_OTHER_NAMES = {"permission": "level", "permissions": "level", "access": "level", "mode": "level", "type": "kind",
+                "path": "pattern", "glob": "pattern"}  # fmt: skip
+
+
 def check_rules(value: object) -> tuple[PathRule, ...]:
     """Rules from `PathRule`s, mappings with its fields, or pairs of pattern and level, in the same order.
 
@@ -108,7 +114,9 @@ def _as_rule(value: object) -> PathRule:
 def _from_mapping(value: Mapping[str, object]) -> PathRule:
     unknown = [key for key in value if key not in PathRule._fields]
     if unknown:
-        raise InvalidInput(f"A rule has no {shown(unknown[0])}; the names are {', '.join(PathRule._fields)}.")
+        meant = _OTHER_NAMES.get(str(unknown[0]), "")
+        guess = f"did you mean {meant!r}?" if meant and meant not in value else ""
+        raise InvalidInput(f"A rule has no {shown(unknown[0])}; {guess or f'the names are {_FIELDS}.'}")
     missing = [key for key in ("pattern", "level") if key not in value]
     if missing:
         raise InvalidInput(f"The rule {shown(dict(value))} has no {missing[0]}.")

@@ -12,7 +12,7 @@ MAX_SIZE = (1 << 63) - 1
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 # The digits are bounded, so that nobody makes Python multiply a number of a million digits.
 # Compiled on first use: most sandboxes are made without such a text.
-_SIZE = r"([0-9]{1,19})(?:\.([0-9]{1,19}))? ?([KMGTP]?)(?:i?B)?"
+_SIZE = r"([0-9]{1,19})(?:\.([0-9]{1,19}))? ?(?:([KMGTP])i?)?B?"
 
 
 def parse_size(value: int | str, what: str = "size") -> int:
@@ -34,7 +34,7 @@ def _parse_text(text: str, what: str) -> int:
     if match is None:
         raise InvalidInput(f"{what} is {shown(text)}, which is no size; write it like '512M', '1.5G' or '4096'.")
     whole, fraction, unit = match.groups()
-    factor = _UNITS[unit.upper()]
+    factor = _UNITS[(unit or "").upper()]
     return int(whole) * factor + (int(fraction) * factor // 10 ** len(fraction) if fraction else 0)
 
 

@@ -34,6 +34,7 @@ def make_spec(
     strict: bool = False,
     packages: Iterable[str] = (),
     fallback: Iterable[str] = (),
+    preset: object = None,
     permissions: object = None,
     ignore: Iterable[str] = (),
     codebase: object = None,
@@ -43,12 +44,14 @@ def make_spec(
 ) -> Spec:
     """A `Spec` in which every value has been checked. Nothing on disk is looked at.
 
+    A source without rules gets those of `presets.DEFAULT`; see `permissions.chosen`.
+
     Raises:
         InvalidInput: a value that cannot be, with what to write instead.
         Unsupported: a keyword that is known and not there yet; it is never ignored.
     """
     _refuse_what_is_not_there(fallback=fallback, gpu=gpu)
-    _check_source(source, codebase, snapshot, permissions=permissions, ignore=ignore)
+    _check_source(source, codebase, snapshot, preset=preset, permissions=permissions, ignore=ignore)
     for name, value in (("strict", strict), ("audit", audit)):
         if not isinstance(value, bool):
             raise InvalidInput(f"{name} is {shown(value)}; give True or False.")
@@ -64,7 +67,7 @@ def make_spec(
         workdir=workspace_path(workdir),
         strict=strict,
         packages=check_requirements(packages),
-        permissions=_permissions(permissions),
+        permissions=None if source is codebase is snapshot is None else _permissions(preset, permissions, snapshot),
         ignore=_ignore(ignore),
         codebase=None if codebase is None else check_codebase(codebase),
         snapshot=None if snapshot is None else check_name(snapshot, "snapshot"),
@@ -100,11 +103,14 @@ def spec_from_json(value: object) -> Spec:
         raise InvalidInput(
             f"A stored spec has the field {shown(unknown[0])}, which this version of atoll does not know."
         )
-    if value.get("permissions") is not None:
+    permissions = value.get("permissions")
+    spec = make_spec(**{name: each for name, each in value.items() if name != "permissions"})
+    if permissions is not None:
         from .permissions import from_json
 
-        value = {**value, "permissions": from_json(value["permissions"])}
-    return make_spec(**value)
+        permissions = from_json(permissions)
+    # What has no rules was made so.
+    return spec._replace(permissions=permissions)
 
 
 def _check_source(source: object, codebase: object, snapshot: object, **about: object) -> None:
@@ -117,12 +123,11 @@ def _check_source(source: object, codebase: object, snapshot: object, **about: o
 
 
 # Most sandboxes have no rules, and should not wait for their modules.
-def _permissions(value: object) -> Permissions | None:
-    if value is None:
-        return None
-    from .permissions import check_permissions
+def _permissions(preset: object, permissions: object, snapshot: object) -> Permissions | None:
+    from .permissions import chosen
 
-    return check_permissions(value)
+    # A snapshot has the rules of what it was made of.
+    return chosen(preset, permissions, default=snapshot is None)
 
 
 def _ignore(value: object) -> tuple[str, ...]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from ..client.feed import Input
 from ..client.files import MAX_DOWNLOAD, MAX_READ, AsyncFiles, Entries, Matches, Path
+from ..hints import FILES, elsewhere
 from ..io import drive
 from ..types import FileInfo, Transfer
 from .docs import documented_by
 from .process import Watch
 
 
+@elsewhere(FILES)
 @documented_by(AsyncFiles)
 class Files:
     def __init__(self, core: AsyncFiles) -> None:

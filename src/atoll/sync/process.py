@@ -7,6 +7,7 @@ from typing import Self
 from ..client.output import AsyncOutput
 from ..client.process import AsyncProcess
 from ..client.watch import AsyncWatch
+from ..hints import PROCESS, elsewhere
 from ..io import drive
 from ..types import Chunk, Completed, FileEvent
 from .docs import documented_by
@@ -42,6 +43,7 @@ class Output:
         self._core.close()
 
 
+@elsewhere(PROCESS)
 @documented_by(AsyncProcess)
 class Process:
     def __init__(self, core: AsyncProcess) -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import builtins
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from ..client import lifecycle
 from ..client.command import MAX_OUTPUT, Command, Timeout
+from ..client.keywords import Labelled, OverSource, Wishes
 from ..client.record import Record
 from ..client.running import Callback, Listener
+from ..hints import SANDBOX, Hinting, elsewhere, hinting, not_made
 from ..io import BlockingIO, drive
 from ..sandbox import AsyncSandbox
-from ..types import Codebase, Completed, ContextInfo, Execution, Info, PermissionsLike, ProcessInfo, Resources, Status
+from ..types import Codebase, Completed, ContextInfo, Execution, Info, PermissionsLike, ProcessInfo, Status
 from .auditing import Audited
 from .batch import Batch
 from .docs import documented_by
@@ -32,8 +34,9 @@ if TYPE_CHECKING:  # what a first `run` does not need is imported by whoever nee
     from .variables import Variables
 
 
+@elsewhere(SANDBOX)
 @documented_by(AsyncSandbox)
-class Sandbox(Batch, Lifetime, Review, Timeline, Audited):
+class Sandbox(Batch, Lifetime, Review, Timeline, Audited, metaclass=Hinting):
     """A sandbox. It lives until `destroy`, its lifetime, or the end of its `with` block.
 
     It outlives the process that made it: `Sandbox.connect(id)` finds it again. Safe to use from many threads
@@ -41,45 +44,23 @@ class Sandbox(Batch, Lifetime, Review, Timeline, Audited):
     it was doing. Every method may raise `SandboxGone`, and `Busy` while it is paused or stopped.
     """
 
+    @hinting
     def __init__(self, record: Record, tools: Tools | None = None) -> None:
+        if not isinstance(record, Record):
+            raise TypeError(not_made(type(self)))
         self._core = AsyncSandbox(record, tools)
         self._contexts: Contexts | None = None
         self._files: Files | None = None
         self._variables: Variables | None = None
 
     @classmethod
-    def create(
-        cls,
-        driver: str | None = None,
-        *,
-        image: str | os.PathLike[str] | None = None,
-        source: str | os.PathLike[str] | None = None,
-        network: str | Iterable[str] = "none",
-        resources: Resources | Mapping[str, Any] | None = None,
-        env: Mapping[str, str] | None = None,
-        labels: Mapping[str, str] | None = None,
-        timeout: float | None = 60.0,
-        lifetime: float = 3600.0,
-        workdir: str = "/workspace",
-        strict: bool = False,
-        packages: Iterable[str] = (),
-        permissions: PermissionsLike = None,
-        ignore: Iterable[str] = (),
-        codebase: str | None = None,
-        snapshot: str | None = None,
-        audit: bool = False,
-        on_progress: Callback | None = None,
-        tools: Tools | Mapping[str, Function] | None = None,
-        **later: Any,
-    ) -> Self:
-        wishes = dict(
-            image=image, source=source, network=network, resources=resources, env=env, labels=labels,
-            timeout=timeout, lifetime=lifetime, workdir=workdir, strict=strict, packages=packages,
-            permissions=permissions, ignore=ignore, codebase=codebase, snapshot=snapshot, audit=audit,
-            on_progress=on_progress, **later,
-        )  # fmt: skip
-        offered = lifecycle.offered_tools(tools, awaited=False)
-        return cls(drive(lifecycle.create(BlockingIO(), driver, **wishes)), offered)
+    def create(cls, driver: str | None = None, **wishes: Unpack[Wishes]) -> Self:
+        return cls._create(driver, wishes)
+
+    @classmethod
+    def _create(cls, driver: str | None, wishes: Mapping[str, Any]) -> Self:
+        rest, offered = lifecycle.taken_apart(wishes, awaited=False)
+        return cls(drive(lifecycle.create(BlockingIO(), driver, **rest)), offered)
 
     @classmethod
     def from_local(
@@ -87,16 +68,22 @@ class Sandbox(Batch, Lifetime, Review, Timeline, Audited):
         path: str | os.PathLike[str],
         preset: PermissionsLike = "agent-safe",
         *,
-        ignore: Iterable[str] = (),
+        driver: str | None = None,
         ignore_file: str | None = None,
-        **wishes: Any,
+        **wishes: Unpack[OverSource],
     ) -> Self:
-        patterns = lifecycle.ignores(path, ignore, ignore_file)
-        return cls.create(source=path, permissions=preset, ignore=patterns, **wishes)
+        return cls._create(driver, lifecycle.over_source(path, preset, ignore_file, wishes))
 
     @classmethod
-    def from_codebase(cls, id: str, preset: PermissionsLike = "agent-safe", **wishes: Any) -> Self:
-        return cls.create(codebase=id, permissions=preset, **wishes)
+    def from_codebase(
+        cls,
+        id: str,
+        preset: PermissionsLike = "agent-safe",
+        *,
+        driver: str | None = None,
+        **wishes: Unpack[OverSource],
+    ) -> Self:
+        return cls._create(driver, lifecycle.over(wishes, preset, codebase=id))
 
     @classmethod
     def connect(cls, id: str, *, tools: Tools | Mapping[str, Function] | None = None) -> Self:
@@ -121,16 +108,9 @@ class Sandbox(Batch, Lifetime, Review, Timeline, Audited):
         return None if record is None else cls(record, offered)
 
     @classmethod
-    def get_or_create(
-        cls,
-        labels: Mapping[str, str],
-        driver: str | None = None,
-        *,
-        tools: Tools | Mapping[str, Function] | None = None,
-        **wishes: Any,
-    ) -> Self:
-        offered = lifecycle.offered_tools(tools, awaited=False)
-        return cls(drive(lifecycle.get_or_create(BlockingIO(), labels, driver, **wishes)), offered)
+    def get_or_create(cls, labels: Mapping[str, str], driver: str | None = None, **wishes: Unpack[Labelled]) -> Self:
+        rest, offered = lifecycle.taken_apart(wishes, awaited=False)
+        return cls(drive(lifecycle.get_or_create(BlockingIO(), labels, driver, **rest)), offered)
 
     @property
     def id(self) -> str:
@@ -182,6 +162,7 @@ class Sandbox(Batch, Lifetime, Review, Timeline, Audited):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} on {self.driver}, {self.info.status}>"
 
+    @hinting
     def run(
         self,
         command: Command,
@@ -202,6 +183,7 @@ class Sandbox(Batch, Lifetime, Review, Timeline, Audited):
             )
         )  # fmt: skip
 
+    @hinting
     def stream(
         self,
         command: Command,
@@ -218,6 +200,7 @@ class Sandbox(Batch, Lifetime, Review, Timeline, Audited):
             self._core.stream(command, stdin=stdin, env=env, workdir=workdir, timeout=timeout, max_output=max_output)
         )
 
+    @hinting
     def start(
         self,
         command: Command,
@@ -236,6 +219,7 @@ class Sandbox(Batch, Lifetime, Review, Timeline, Audited):
 
         return Process(drive(self._core.attach(pid)))
 
+    @hinting
     def run_code(
         self,
         code: str,
@@ -260,6 +244,7 @@ class Sandbox(Batch, Lifetime, Review, Timeline, Audited):
             )
         )  # fmt: skip
 
+    @hinting
     def stream_code(
         self,
         code: str,
@@ -281,11 +266,13 @@ class Sandbox(Batch, Lifetime, Review, Timeline, Audited):
             )
         )  # fmt: skip
 
+    @hinting
     def install(
         self, packages: Iterable[str], *, timeout: float | None = 600.0, on_progress: Callback | None = None
     ) -> None:
         drive(self._core.install(packages, timeout=timeout, on_progress=on_progress))
 
+    @hinting
     def session(
         self,
         shell: str | None = None,
@@ -304,5 +291,6 @@ class Sandbox(Batch, Lifetime, Review, Timeline, Audited):
     def processes(self) -> builtins.list[ProcessInfo]:
         return drive(self._core.processes())
 
+    @hinting
     def signal(self, pid: int, number: int, *, tree: bool = False) -> None:
         drive(self._core.signal(pid, number, tree=tree))

@@ -7,12 +7,14 @@ from typing import Self
 from ..client.command import MAX_OUTPUT, Timeout
 from ..client.running import Listener
 from ..client.session import AsyncSession
+from ..hints import SESSION, elsewhere
 from ..io import drive
 from ..types import Completed
 from .docs import documented_by
 from .process import Output
 
 
+@elsewhere(SESSION)
 @documented_by(AsyncSession)
 class Session:
     def __init__(self, core: AsyncSession) -> None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from .. import registry
 from ..errors import AtollError, FileError, Unsupported
 from ..io import BlockingIO
+from ..policy.presets import EVERYTHING
 from ..sync.sandbox import Sandbox
 from ..types import Capability
 from . import copies, inputs, shelf, walls
@@ -105,6 +106,8 @@ class _Box:
             walls.able(job),
             # What is ignored is not in the copy.
             source=source,
+            # It is the job's own, and a test may write anywhere.
+            preset=None if source is None else EVERYTHING,
             packages=job.packages,
             network="none",
             resources=job.resources,

@@ -87,7 +87,7 @@ class ErrorChecks(Checks):
                 sandbox.run(command)
         wrong: list[dict[str, Any]] = [
             {"timeout": 0},
-            {"timeout": "5"},
+            {"timeout": "soon"},
             {"max_output": 0},
             {"env": {"": "x"}},
             {"stdin": 5},

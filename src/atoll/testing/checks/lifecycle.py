@@ -89,7 +89,7 @@ class LifecycleChecks(Checks):
 
     def test_a_failed_create_leaves_nothing(self, label: dict[str, str]) -> None:
         with pytest.raises(AtollError):
-            self.create(labels=label, source="/there/is/no/such/directory")
+            self.create(labels=label, source="/there/is/no/such/directory", preset="full-access")
         assert Sandbox.list(label) == []
 
     @needs(Capability.COMMANDS)

@@ -100,6 +100,16 @@ class PermissionChecks(Checks):
         with pytest.raises(FileError):
             files.upload(tmp_path / "up" / "read.txt", "read.txt")
 
+    @needs(Capability.COMMANDS, Capability.PERMISSIONS)
+    def test_a_source_without_rules_shows_no_secrets_and_is_not_written(self, make: Make, source: pathlib.Path) -> None:
+        (source / ".env").write_text("TOKEN=1\n")
+        sandbox = make(source=source)
+        assert not sandbox.run("cat .env").success
+        assert sandbox.run("cat read.txt").stdout == FILES["read.txt"]
+        assert not sandbox.run("echo x > read.txt").success
+        assert sandbox.run("echo made > output/made && cat output/made").stdout == "made\n"
+        assert make(source=source, preset="full-access").run("cat .env; echo x > read.txt").stdout == "TOKEN=1\n"
+
     @needs(Capability.PERMISSIONS)
     def test_explain_names_the_rule(self, make: Make, source: pathlib.Path) -> None:
         sandbox = self.over(make, source)
@@ -125,7 +135,7 @@ class PermissionChecks(Checks):
 
     @needs(Capability.COMMANDS, Capability.PERMISSIONS)
     def test_what_is_ignored_is_not_there(self, make: Make, source: pathlib.Path) -> None:
-        sandbox = make(source=source, ignore=["secrets/", "*.txt", "!read.txt"])
+        sandbox = make(source=source, preset="full-access", ignore=["secrets/", "*.txt", "!read.txt"])
         assert sandbox.run("cat read.txt").stdout == FILES["read.txt"]
         assert not sandbox.run("ls secrets || ls open/file.txt").success
         assert sandbox.explain("secrets").level == "none"
@@ -148,7 +158,7 @@ class PermissionChecks(Checks):
 
     @needs(Capability.COMMANDS, Capability.REVIEW)
     def test_a_source_that_moved_on_is_not_overwritten(self, make: Make, source: pathlib.Path) -> None:
-        sandbox = make(source=source)
+        sandbox = make(source=source, preset="full-access")
         sandbox.run("echo theirs > read.txt; echo other > open/file.txt")
         (source / "read.txt").write_text("ours")
         outcome = sandbox.apply()
@@ -161,7 +171,7 @@ class PermissionChecks(Checks):
 
     @needs(Capability.COMMANDS, Capability.REVIEW)
     def test_discarded_changes_are_gone(self, make: Make, source: pathlib.Path) -> None:
-        sandbox = make(source=source)
+        sandbox = make(source=source, preset="full-access")
         sandbox.run("echo x > read.txt; rm -r deep; echo kept > /tmp/kept")
         sandbox.discard()
         assert sandbox.diff() == []
@@ -175,7 +185,7 @@ class PermissionChecks(Checks):
 
     @lacking(Capability.PERMISSIONS)
     def test_permissions_are_refused(self, tmp_path: pathlib.Path, sandbox: Sandbox) -> None:
-        for wishes in ({"permissions": "agent-safe"}, {"ignore": ["*.o"]}):
+        for wishes in ({}, {"preset": "agent-safe"}, {"permissions": [("**", "read")]}, {"ignore": ["*.o"]}):
             with pytest.raises(Unsupported):
                 self.create(source=tmp_path, **wishes)
         with pytest.raises(Unsupported):

@@ -174,7 +174,7 @@ sent
         (tmp_path / "shown" / "file").write_text("shown")
         (tmp_path / "hidden").write_text("hidden")
         (tmp_path / "shown" / "link").symlink_to(tmp_path / "hidden")
-        sandbox = make(source=tmp_path / "shown")
+        sandbox = make(source=tmp_path / "shown", preset="full-access")
         assert sandbox.run("cat file").stdout == "shown"
         for path in ("link", "../hidden", str(tmp_path / "hidden")):
             assert sandbox.run(["cat", path]).exit_code != 0

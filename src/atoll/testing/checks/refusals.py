@@ -80,7 +80,7 @@ class RefusalChecks(Checks):
 
     @lacking(Capability.SOURCE)
     def test_source_is_refused(self, label: dict[str, str], tmp_path: pathlib.Path) -> None:
-        self.refuses(label, source=tmp_path)
+        self.refuses(label, source=tmp_path, preset="full-access")
 
     @lacking(Capability.IMAGE)
     def test_image_is_refused(self, label: dict[str, str], tmp_path: pathlib.Path) -> None:

@@ -116,7 +116,7 @@ answer = [status, sandbox.run('echo "$WORD $(cat note)"').stdout]
         (tmp_path / "tool").write_text("#!/bin/sh\necho works")
         (tmp_path / "tool").chmod(0o755)
         (tmp_path / "link").symlink_to("sub/file")
-        sandbox = make(source=tmp_path)
+        sandbox = make(source=tmp_path, preset="full-access")
         assert sandbox.run("cat sub/file link; ./tool", check=True).stdout == "originaloriginalworks\n"
         sandbox.run("echo changed > sub/file; rm removed; echo new > added", check=True)
         assert sandbox.files.read("link") == "changed\n"
