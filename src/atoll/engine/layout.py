@@ -33,7 +33,7 @@ WRITABLE = ("work", "tmp", "home", "upper", "scratch")
 def targets(workdir: str) -> dict[str, str]:
     """Where the writable places are seen, by name; /tmp is the last. A workspace that is the home takes its place."""
     home = {} if workdir == HOME_INSIDE else {"home": HOME_INSIDE}
-    return {**home, "work": workdir, "tmp": "/tmp"}  # noqa: S108 - the sandbox's own
+    return {**home, "work": workdir, "tmp": "/tmp"}
 
 
 class Layout:
