@@ -234,6 +234,7 @@ def test_the_public_names_are_the_facades_the_errors_and_the_types():
         "Snapshots",
         "Tools",
         "__version__",
+        "by_bytes",
         "by_line",
         "run",
         "run_code",

@@ -16,7 +16,7 @@ from __future__ import annotations
 TYPE_CHECKING = False  # what type checkers take for true; importing typing for it would cost 5 ms
 if TYPE_CHECKING:
     from .client.codebases import AsyncCodebases
-    from .client.lines import by_line
+    from .client.lines import by_bytes, by_line
     from .client.snapshots import AsyncSnapshots
     from .client.tools import Tools
     from .errors import (
@@ -170,6 +170,7 @@ __all__ = [
     "Variable",
     "WallUnavailable",
     "__version__",
+    "by_bytes",
     "by_line",
     "extend_preset",
     "get_preset",
@@ -183,7 +184,8 @@ __all__ = [
 _SYNC = {"Sandbox", "run", "run_code", "run_many"}
 _ELSEWHERE = {
     "AsyncCodebases": "client.codebases", "AsyncSandbox": "sandbox", "AsyncSnapshots": "client.snapshots",
-    "Codebases": "sync.codebases", "Snapshots": "sync.snapshots", "Tools": "client.tools", "by_line": "client.lines",
+    "Codebases": "sync.codebases", "Snapshots": "sync.snapshots", "Tools": "client.tools",
+    "by_bytes": "client.lines", "by_line": "client.lines",
     "extend_preset": "policy.presets", "get_preset": "policy.presets", "list_presets": "policy.presets",
     "register_preset": "policy.presets",
 }  # fmt: skip

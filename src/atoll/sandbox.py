@@ -288,7 +288,8 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
             check: raise `CommandFailed` when the exit code is not 0.
             max_output: bytes of output that are passed on; the rest is dropped, and `truncated` says so.
             on_stdout, on_stderr: called with text as it comes, never half a character; with `by_line(f)`, f is called
-                with lines. What is not UTF-8 is U+FFFD there and in the result.
+                with lines, with `by_bytes(f)` with bytes. What is not UTF-8 is U+FFFD in text; the result has
+                `stdout_bytes` and `stderr_bytes`, too.
 
         Raises:
             CommandFailed: `check` was asked for, and the command failed; `CommandTimedOut` where its time was over.
@@ -313,7 +314,8 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
     ) -> AsyncOutput:
         """The output of a command as it comes: iterate over it, then look at its `result`.
 
-        The command starts when the first chunk is asked for, and dies when the iteration is left early.
+        The command starts when the first chunk is asked for, and dies when the iteration is left early. A chunk has
+        its text, and as `data` its bytes.
         """
         from .client.output import AsyncOutput
 

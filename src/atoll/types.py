@@ -1,6 +1,5 @@
-"""The values that cross atoll's public API. All are immutable and compare by value.
-
-NamedTuples rather than dataclasses: importing `dataclasses` costs more than creating a sandbox.
+"""The values that cross atoll's public API. All are immutable and compare by value: NamedTuples, since importing
+`dataclasses` costs more than creating a sandbox.
 """
 
 from __future__ import annotations
@@ -119,6 +118,7 @@ class Completed(NamedTuple):
 
     `success` is what the command says of itself, within its time; whether output was dropped, `truncated` tells apart.
     `out_of_memory` says that the kernel killed it, or what a shell waited for, since the sandbox's memory was full.
+    What is not UTF-8 is U+FFFD in the texts, and `raw` is both streams then.
     """
 
     exit_code: int
@@ -128,18 +128,31 @@ class Completed(NamedTuple):
     timed_out: bool = False
     truncated: bool = False
     out_of_memory: bool = False
+    raw: tuple[bytes, bytes] | None = None
 
     @property
     def success(self) -> bool:
         return self.exit_code == 0 and not self.timed_out
 
+    @property
+    def stdout_bytes(self) -> bytes:
+        return self.stdout.encode() if self.raw is None else self.raw[0]
+
+    @property
+    def stderr_bytes(self) -> bytes:
+        return self.stderr.encode() if self.raw is None else self.raw[1]
+
 
 @elsewhere(CHUNK)
 class Chunk(NamedTuple):
-    """A piece of live output; never half a UTF-8 character. Printed, it is its text."""
+    """A piece of live output: text, never half a UTF-8 character, which it prints as, and `data`, its bytes."""
 
     stream: StreamName
     text: str
+
+    @property
+    def data(self) -> bytes:
+        return self.text.encode()
 
     def __str__(self) -> str:
         return self.text
@@ -397,7 +410,6 @@ class Applied(NamedTuple):
 
 class Snapshot(NamedTuple):
     """The files of a sandbox, and the variables of its Python contexts, at one moment. `size` is in bytes on disk.
-
     `lost` are the variables that could not be kept, as "context/name", with the reasons.
     """
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import pathlib
 import resource
 import socket
 import stat
@@ -193,6 +194,58 @@ def test_the_old_content_stays_until_the_new_is_whole(guest, client):
     assert client.finish(channel).error["code"] == "cancelled"
     assert get(guest, "file") == b"old"
     assert names(guest) == ["file"]
+
+
+def test_write_goes_to_the_file_that_is_there(guest, client):
+    path = put(guest, "file", b"old and longer", 0o640)
+    os.link(path, os.path.join(guest.workspace, "hard"))
+    before = os.stat(path)
+    for content in (b"new", b"", b"large" * 1_000_000):
+        assert client.upload("write", content, path="file").ok == {"size": len(content)}
+        assert get(guest, "hard") == content
+    after = os.stat(path)
+    assert (after.st_ino, after.st_mode, after.st_uid) == (before.st_ino, before.st_mode, before.st_uid)
+    assert names(guest) == ["file", "hard"]
+    client.upload("write", b"mine", path="file", mode=0o755)
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o755
+
+
+def test_an_atomic_write_replaces_it(guest, client):
+    path = put(guest, "file", b"old", 0o640)
+    os.link(path, os.path.join(guest.workspace, "hard"))
+    assert client.upload("write", b"new", path="file", atomic=True).ok == {"size": 3}
+    assert (get(guest, "file"), get(guest, "hard")) == (b"new", b"old")
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o640
+
+
+def test_a_write_over_a_file_that_breaks_off_changes_nothing(guest, client):
+    put(guest, "file", b"old")
+    channel = client.open("write", path="file")
+    for _ in range(3):
+        client.data(channel, bytes(65536))
+    client.cancel(channel)
+    assert client.finish(channel).error["code"] == "cancelled"
+    assert (get(guest, "file"), names(guest)) == (b"old", ["file"])
+
+
+def test_what_takes_the_place_of_a_file_meanwhile_is_not_written_to(guest, client):
+    """A process that changes between a file, a pipe and a link to a file of /proc, as fast as it can."""
+    put(guest, "file", b"old")
+    code = (
+        "import os\nos.mkfifo('pipe'); os.symlink('/proc/self/comm', 'link')\n"
+        "while True:\n for each in ('pipe', 'link', 'plain'):\n"
+        "  open('plain', 'w').close(); os.path.lexists('n') and os.unlink('n')\n"
+        "  os.symlink('/proc/self/comm', 'n') if each == 'link' else os.link(each, 'n'); os.rename('n', 'file')"
+    )
+    swapper = client.open("exec", argv=["python3", "-c", code])
+    client.event(swapper)
+    other = guest.connect()
+    for _ in range(300):
+        error = other.upload("write", b"hostile", path="file").error
+        assert error is None or error["errno"] in (errno.EINVAL, errno.ENXIO, errno.ENOENT), error
+    client.cancel(swapper)
+    client.finish(swapper)
+    assert "hostile" not in pathlib.Path(f"/proc/{guest.process.pid}/comm").read_text()
 
 
 def test_a_client_that_disconnects_while_writing_leaves_nothing_behind(guest, client):

@@ -141,3 +141,11 @@ def test_the_kernel_of_r_keeps_its_state_and_its_values_are_results(tmp_path):
     assert text(ended) == "[1] 6"
     assert failure(client.code("stop('no')", context="r"))["value"].endswith("no\n")
     guest.close()
+
+
+@needs_ipykernel
+def test_a_cell_right_after_a_restart_runs_in_a_new_kernel(cell):
+    for number in range(5):
+        assert text(cell("'before' in dir()")) == "False", number
+        assert cell("before = 1").ok["error"] is None
+        assert cell.client.do("restart_context", context="kernel").error is None

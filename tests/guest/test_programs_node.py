@@ -291,3 +291,11 @@ def test_a_missing_node_is_refused_with_the_way_to_get_it(tmp_path):
     assert refused.error["code"] == "unsupported"
     assert "apt-get install nodejs" in refused.error["message"]
     guest.close()
+
+
+def test_a_cell_that_is_there_before_the_restart_is_done_runs_in_a_new_node(own):
+    for number in range(10):
+        text(own("var before = 1"))
+        restart = own.client.open("restart_context", context="js")
+        assert text(own("typeof before")) == "'undefined'", number
+        assert own.client.finish(restart).error is None

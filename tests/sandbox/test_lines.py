@@ -6,7 +6,7 @@ import anyio.lowlevel
 import pytest
 from hypothesis import given, strategies as st
 
-from atoll import AsyncSandbox, InvalidInput, by_line
+from atoll import AsyncSandbox, InvalidInput, by_bytes, by_line
 from atoll.client import lines
 from atoll.client.lines import Lines
 
@@ -57,3 +57,29 @@ async def test_the_function_may_be_a_coroutine_function_where_it_is_awaited(aio_
         sandbox.run("true", on_stdout=by_line(hear))
     with pytest.raises(InvalidInput, match="give a function"):
         sandbox.run("true", on_stdout=by_line("print"))
+
+
+def test_a_callback_hears_bytes_where_it_asks_for_them(sandbox):
+    heard = []
+    done = sandbox.run(r"printf '\377a\303'; printf '\200' >&2", on_stdout=by_bytes(heard.append))
+    assert b"".join(heard) == done.stdout_bytes == b"\xffa\xc3"
+    assert (done.stdout, done.stderr_bytes) == ("\ufffda\ufffd", b"\x80")
+    plain = sandbox.run("printf 'grün'")
+    assert (plain.stdout_bytes, plain.stderr_bytes, plain.raw) == ("grün".encode(), b"", None)
+    with sandbox.session() as session:
+        assert session.run(r"printf '\377'").stdout_bytes == b"\xff"
+    with pytest.raises(InvalidInput, match="on_stdout is 'print'"):
+        sandbox.run("true", on_stdout=by_bytes("print"))
+
+
+async def test_a_coroutine_function_hears_bytes(aio_sandbox):
+    heard = []
+
+    async def hear(data):
+        await anyio.lowlevel.checkpoint()
+        heard.append(data)
+
+    done = await aio_sandbox.run("head -c 300000 /dev/urandom", on_stdout=by_bytes(hear))
+    assert b"".join(heard) == done.stdout_bytes
+    async with aio_sandbox.stream("cat", stdin=done.stdout_bytes) as output:
+        assert b"".join([chunk.data async for chunk in output]) == done.stdout_bytes

@@ -224,7 +224,7 @@ def test_what_a_command_leaves_in_the_background_does_not_hold_it_up(sandbox):
         (7, "give text for a shell"),
         (b"true", "give text for a shell"),
         ("x" * 140_000, "the kernel takes at most"),
-        (["echo"] + ["x" * 1000] * 1000, "stdin or as a file"),
+        (["echo"] + ["x" * 1000] * 3000, "stdin or as a file"),
         ("\ud800", "surrogate"),
     ],
 )  # fmt: skip
@@ -295,3 +295,13 @@ def test_links_are_used_again_and_few_stay_idle(sandbox):
     sandbox.run("true")
     assert links._idle == before
     assert 0 < len(before) <= MAX_IDLE
+
+
+def test_a_command_takes_the_arguments_that_its_kernel_takes(sandbox):
+    whole = ["€" * 30_000] * 20
+    done = sandbox.run(["sh", "-c", 'for each in "$@"; do printf %s "$each"; done | wc -c', "sh", *whole])
+    assert done.stdout.strip() == str(20 * 90_000)
+    too_much = sandbox.run(["true", *["x" * 100_000] * 20, *["x"] * 40_000])
+    assert (too_much.exit_code, "too long" in too_much.stderr) == (126, True)
+    with pytest.raises(InvalidInput, match="more than 2097152 bytes, which no kernel takes"):
+        sandbox.run(["true", *["x" * 100_000] * 21])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import threading
 
 import pytest
@@ -111,3 +112,22 @@ def test_an_open_stream_keeps_no_descriptor_after_its_end(sandbox):
 
 def test_a_chunk_prints_as_its_text(sandbox):
     assert "".join(str(chunk) for chunk in sandbox.stream("echo one; echo two")) == "one\ntwo\n"
+
+
+def test_a_chunk_has_the_bytes_that_were_written(sandbox):
+    output = sandbox.stream(r"rm -f go; printf 'a\342\202'; until [ -e go ]; do :; done; printf '\254\377b\303'")
+    chunks = [next(output)]
+    sandbox.files.write("go", "")
+    chunks += list(output)
+    assert [chunk.data for chunk in chunks] == [b"a", b"\xe2\x82\xac\xffb", b"\xc3"]
+    assert [tuple(chunk) for chunk in pickle.loads(pickle.dumps(chunks))][1:] == [
+        ("stdout", "€\ufffdb"),
+        ("stdout", "\ufffd"),
+    ]
+    assert pickle.loads(pickle.dumps(chunks))[1].data == b"\xe2\x82\xac\xffb"
+
+
+def test_a_process_gives_its_bytes_too(sandbox):
+    with sandbox.start(r"printf 'a\377'; printf '\376' >&2") as process:
+        done = process.wait()
+    assert (done.stdout, done.stdout_bytes, done.stderr_bytes) == ("a\ufffd", b"a\xff", b"\xfe")

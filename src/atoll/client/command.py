@@ -23,7 +23,7 @@ Timeout: TypeAlias = "Seconds | Literal['default'] | None"
 
 MAX_OUTPUT = 16 << 20
 _MAX_ARGUMENT = (128 << 10) - 1
-_MAX_ARGUMENTS = 512 << 10
+_MAX_ARGUMENTS = 2 << 20
 _SHELL = ["/bin/sh", "-c"]
 
 
@@ -108,7 +108,8 @@ def _argv(command: object) -> list[str]:
         raise InvalidInput("The command is empty; give text for a shell, or a list that begins with a program.")
     if sum(map(_size, argv)) > _MAX_ARGUMENTS:
         raise InvalidInput(
-            f"The command has more than {_MAX_ARGUMENTS} bytes; pass large things by stdin or as a file."
+            f"The command has more than {_MAX_ARGUMENTS} bytes, which no kernel takes; "
+            "pass large things by stdin or as a file."
         )
     return argv
 

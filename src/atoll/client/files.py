@@ -99,14 +99,27 @@ class AsyncFiles:
         return bytes(content)
 
     async def write(
-        self, path: Path, data: Input, *, append: bool = False, mode: int | None = None, parents: bool = True
+        self,
+        path: Path,
+        data: Input,
+        *,
+        append: bool = False,
+        mode: int | None = None,
+        parents: bool = True,
+        atomic: bool = False,
     ) -> int:
         """Write text, bytes, or all that a file object gives; how many bytes that were.
 
-        A new content takes the place of the old one only when it is whole. Missing directories are made
-        unless `parents` is False.
+        A file that is there is written to, as `open(path, "w")` does it: it keeps its mode, its owner and its other
+        names, and must allow it. That begins when all of the data has come, so a write that breaks off before changes
+        nothing. With `atomic` a new file takes its place at once, which the directory must allow: nobody ever reads
+        half of it. Missing directories are made unless `parents` is False.
         """
+        if append and atomic:
+            raise InvalidInput("append and atomic are both True; what is appended is never a new file.")
         request: dict[str, Any] = {"op": "write", "path": check_path(path), "append": append, "parents": parents}
+        if atomic:
+            request["atomic"] = True
         if mode is not None:
             request["mode"] = _mode(mode)
         return await self._send_file(request, Feed(self._links.io, data))
@@ -190,7 +203,7 @@ class AsyncFiles:
         file = await self._links.io.in_thread(lambda: _open_local(source))
         with file:
             mode = os.fstat(file.fileno()).st_mode & 0o777
-            request = {"op": "write", "path": target, "mode": mode, "append": False, "parents": True}
+            request = {"op": "write", "path": target, "mode": mode, "atomic": True, "parents": True}
             return Transfer(1, 0, 0, await self._send_file(request, Feed(self._links.io, file)))
 
     async def download(

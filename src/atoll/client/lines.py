@@ -1,4 +1,4 @@
-"""Output by the line, for callbacks that want it so."""
+"""Output by the line, or as bytes, for callbacks that want it so."""
 
 from __future__ import annotations
 
@@ -26,6 +26,20 @@ def by_line(callback: Callable[[str], Any]) -> ByLine:
     comes in pieces.
     """
     return ByLine(callback)
+
+
+class ByBytes(NamedTuple):
+    """What `by_bytes` gives."""
+
+    callback: Callable[[bytes], Any]
+
+
+def by_bytes(callback: Callable[[bytes], Any]) -> ByBytes:
+    """For `on_stdout` and `on_stderr`: have them called with bytes, as they were written.
+
+    sandbox.run("tar c .", on_stdout=by_bytes(archive.write))
+    """
+    return ByBytes(callback)
 
 
 class Lines:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..driver import Driver
 from ..errors import AtollError, Busy, ProtocolError, SandboxGone, Unresponsive
 from ..types import Handle, Status
-from ..wire.frames import MAX_PAYLOAD
+from ..wire.frames import MAX_OPEN, MAX_PAYLOAD
 from .link import Broken, Ended, Link
 from .operation import Operation
 
@@ -72,7 +72,8 @@ class Links:
             SandboxGone, Busy: it cannot answer.
         """
         message = json.dumps(request, separators=(",", ":")).encode("ascii")
-        if len(message) > MAX_PAYLOAD:
+        # A command may have all the arguments that its kernel takes; what goes on to a context must fit there.
+        if len(message) > (MAX_OPEN if request["op"] == "exec" else MAX_PAYLOAD):
             from .lane import too_long
 
             raise too_long(len(message))

@@ -22,11 +22,30 @@ class Chunks:
     def feed(self, frame: Frame) -> Chunk:
         """The text may be empty."""
         name: StreamName = "stdout" if frame.stream == STDOUT else "stderr"
-        return Chunk(name, self._texts[name].feed(frame.payload))
+        return _chunk(name, *self._texts[name].feed_whole(frame.payload))
 
     def finish(self) -> deque[Chunk]:
-        rest = (Chunk(name, text.finish()) for name, text in self._texts.items())
+        rest = (_chunk(name, *text.finish_whole()) for name, text in self._texts.items())
         return deque(chunk for chunk in rest if chunk.text)
+
+
+class _RawChunk(Chunk):
+    """One whose text does not tell its bytes. It unpacks as all do."""
+
+    _data: bytes
+
+    def __new__(cls, stream: StreamName, text: str, data: bytes = b"") -> Self:
+        chunk = super().__new__(cls, stream, text)
+        chunk._data = data
+        return chunk
+
+    @property
+    def data(self) -> bytes:
+        return self._data
+
+
+def _chunk(name: StreamName, text: str, raw: bytes | None) -> Chunk:
+    return Chunk(name, text) if raw is None else _RawChunk(name, text, raw)
 
 
 class AsyncOutput:

@@ -17,7 +17,7 @@ from .feed import Feed
 from .links import Links
 from .operation import Closed, Operation
 from .output import Chunks
-from .running import Running
+from .running import Running, with_output
 
 _KILL = 9
 _END = 30.0
@@ -176,16 +176,16 @@ class _Unread:
     """Chunks that `wait` came across, up to a limit."""
 
     def __init__(self) -> None:
-        self._texts: dict[str, list[str]] = {"stdout": [], "stderr": []}
+        self._kept = {"stdout": bytearray(), "stderr": bytearray()}
         self._room = MAX_OUTPUT
         self._cut = False
 
     def take(self, chunk: Chunk) -> None:
-        self._cut |= len(chunk.text) > self._room
-        text = chunk.text[: self._room]
-        self._room -= len(text)
-        self._texts[chunk.stream].append(text)
+        data = chunk.data
+        self._cut |= len(data) > self._room
+        data = data[: self._room]
+        self._room -= len(data)
+        self._kept[chunk.stream] += data
 
     def complete(self, ended: Completed) -> Completed:
-        stdout, stderr = ("".join(texts) for texts in self._texts.values())
-        return ended._replace(stdout=stdout, stderr=stderr, truncated=ended.truncated or self._cut)
+        return with_output(ended, *self._kept.values(), cut=self._cut)

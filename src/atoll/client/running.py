@@ -13,8 +13,8 @@ from ..types import Completed
 from ..wire.frames import DATA, DATA_SIZE, END, EVENT, STDOUT, Frame
 from . import answers
 from .command import MAX_OUTPUT, line_of
-from .decode import TextChunks, text_of
-from .lines import ByLine, Lines
+from .decode import REPLACEMENT, TextChunks, text_of
+from .lines import ByBytes, ByLine, Lines
 from .links import Links
 from .operation import Operation
 
@@ -27,7 +27,7 @@ GRACE = 15.0
 _CO_COROUTINE = 0x80
 
 Callback = Callable[[str], Any]
-Listener: TypeAlias = Callback | ByLine
+Listener: TypeAlias = Callback | ByLine | ByBytes
 
 
 class Running:
@@ -129,7 +129,14 @@ class Gathered:
         return text_of(self._kept[1])
 
     def complete(self, ended: Completed) -> Completed:
-        return ended._replace(stdout=self.stdout(), stderr=self.stderr(), truncated=ended.truncated or self.cut)
+        return with_output(ended, *self._kept, cut=self.cut)
+
+
+def with_output(ended: Completed, stdout: bytearray, stderr: bytearray, *, cut: bool) -> Completed:
+    """How a command ended, with what it has written."""
+    texts = text_of(stdout), text_of(stderr)
+    raw = (bytes(stdout), bytes(stderr)) if any(REPLACEMENT in text for text in texts) else None
+    return ended._replace(stdout=texts[0], stderr=texts[1], truncated=ended.truncated or cut, raw=raw)
 
 
 class Told:
@@ -168,6 +175,19 @@ class ToldLines:
             await tell(self._callback, line)
 
 
+class ToldBytes:
+    """The same, as bytes."""
+
+    def __init__(self, callback: Callable[[bytes], Any]) -> None:
+        self._callback = callback
+
+    async def hear(self, payload: bytes) -> None:
+        await tell(self._callback, payload)
+
+    async def finish(self) -> None:
+        """All was told as it came."""
+
+
 class Audience:
     """Who hears the output of a command or a cell while it comes."""
 
@@ -185,15 +205,17 @@ class Audience:
                 await told.finish()
 
 
-def _told(listener: Listener | None) -> Told | ToldLines | None:
+def _told(listener: Listener | None) -> Told | ToldLines | ToldBytes | None:
     if isinstance(listener, ByLine):
         return ToldLines(listener.callback)
+    if isinstance(listener, ByBytes):
+        return ToldBytes(listener.callback)
     return None if listener is None else Told(listener)
 
 
 def check_listener(io: IO, name: str, callback: object) -> None:
     """Whether it can be called, and awaited if it has to be. Raises InvalidInput."""
-    if isinstance(callback, ByLine):
+    if isinstance(callback, ByLine | ByBytes):
         callback = callback.callback
     if callback is None:
         return

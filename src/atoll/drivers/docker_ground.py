@@ -84,7 +84,8 @@ class Ground:
     def enter(self, first: int) -> None:
         """Put it into a container, whose first process waits for that. Raises OSError."""
         with jail.inside(first):
-            places.attach(dict(zip(targets(self._job["workdir"]), map(self._trees.__getitem__, PLACES), strict=True)))
+            targets = layout.targets(self._job["workdir"])
+            places.attach({target: self._trees[name] for name, target in targets.items()})
         self.lift()
 
     def _attached(self) -> tuple[str, int]:
@@ -300,8 +301,3 @@ def _settings(home: str) -> Settings:
     where.make()
     return Settings(where, rootless=False, hierarchy=None, landlock=0, filter_code=b"", template="", python="",
         python_path=(), resolver="", has_loop=True, recipe="A")  # fmt: skip
-
-
-def targets(workdir: str) -> tuple[str, ...]:
-    """The places inside that are written to."""
-    return (workdir, layout.HOME_INSIDE, "/tmp")  # noqa: S108 - the sandbox's own

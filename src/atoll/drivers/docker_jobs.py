@@ -203,7 +203,7 @@ def _copy(source: str, target: str) -> None:
 
 def _written(spec: Spec, box: str, *, grounded: bool, attached: bool) -> list[Bind]:
     """What it may write to. Where root puts it in later, there is nothing at first."""
-    targets = dict(zip(docker_ground.PLACES, docker_ground.targets(spec.workdir), strict=True))
+    targets = layout.targets(spec.workdir)
     if grounded and not attached:
         return [Bind(f"{box}/{_VOID}", target) for target in targets.values()]
     if not grounded:

@@ -12,14 +12,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..engine import holders, inspection, kernel, messages, usage
+from ..engine import holders, inspection, kernel, layout, messages, usage
 from ..engine.settings import BirthFailed, started_at
 from ..engine.steward.wall import FILES, StartFailed, Wall
 from . import docker_attach
 from .docker_container import LINE, name_of
 from .docker_engine import Engine, Refused, Unreachable
 from .docker_entry import GATE
-from .docker_ground import Ground, targets
+from .docker_ground import Ground
 from .docker_networks import close, separate
 from .docker_orphans import sweep_now_and_then
 from .docker_sources import DISCARD, RULES, STAGE, Sourced
@@ -272,7 +272,7 @@ class DockerWall(Wall):
 
     def writers(self) -> list[holders.Holder]:
         pids = usage.descendants(self.guest) if self.guest else []
-        return holders.writers(pids, *targets(self.job["workdir"]))
+        return holders.writers(pids, *layout.targets(self.job["workdir"]).values())
 
     def settle(self) -> None:
         if self._ground is not None:

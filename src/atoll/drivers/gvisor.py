@@ -120,11 +120,7 @@ def _config(spec: Spec) -> dict[str, Any]:
 
 def _places(spec: Spec, box: str) -> list[tuple[str, str, bool]]:
     files = f"{box}/{FILES}"
-    found = [
-        (f"{files}/tmp", "/tmp", True),  # noqa: S108 - the sandbox's own
-        (f"{files}/home", layout.HOME_INSIDE, True),
-        (f"{files}/work", spec.workdir, True),
-    ]
+    found = [(f"{files}/{name}", target, True) for name, target in layout.targets(spec.workdir).items()]
     if site := roottree.site_packages():
         found.append((site, roottree.SITE_PACKAGES, False))
     return found

@@ -149,9 +149,8 @@ def loopback_up() -> None:
 def furnish(box: str, workdir: str) -> None:
     """Mount the sandbox's writable places; `box` is a host path."""
     box = layout.OLD_ROOT + box
-    kernel.bind(f"{box}/tmp", "/tmp", read_only=False)
-    kernel.bind(f"{box}/home", layout.HOME_INSIDE, read_only=False)
-    kernel.bind(f"{box}/work", workdir, read_only=False)
+    for place, target in layout.targets(workdir).items():
+        kernel.bind(f"{box}/{place}", target, read_only=False)
 
 
 def mount_shared_memory(most: int | None, root: str = "") -> None:

@@ -30,6 +30,12 @@ PACKAGES, SHOWN = "/packages", "/shown"
 WRITABLE = ("work", "tmp", "home", "upper", "scratch")
 
 
+def targets(workdir: str) -> dict[str, str]:
+    """Where the writable places are seen, by name; /tmp is the last. A workspace that is the home takes its place."""
+    home = {} if workdir == HOME_INSIDE else {"home": HOME_INSIDE}
+    return {**home, "work": workdir, "tmp": "/tmp"}
+
+
 class Layout:
     """The paths of one state directory. `wall` is whose sandboxes they are: those of two never meet."""
 

@@ -76,8 +76,8 @@ def source_directory(path: str, home: str) -> str:
 def check_workdir(workdir: str) -> None:
     """Raises InvalidInput for one that covers what the sandbox needs."""
     first = workdir.split("/")[1]
-    below_ours = any(workdir.startswith(f"{place}/") for place in (HOME_INSIDE, "/home", "/root"))
-    if first in _NOT_A_WORKDIR or first == SHOWN[1:] or (below_ours and workdir != HOME_INSIDE):
+    at_home = first in ("home", "root") and workdir not in (HOME_INSIDE, "/root")
+    if first in _NOT_A_WORKDIR or first == SHOWN[1:] or at_home:
         raise InvalidInput(
             f"workdir={workdir!r} lies in a place that the sandbox's system needs; choose one like /workspace, /app "
             f"or {HOME_INSIDE}."

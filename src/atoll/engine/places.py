@@ -23,7 +23,6 @@ from .settings import BirthFailed, Settings
 from .views import curator
 
 MOUNTED = kernel.MOUNT_ATTR_NOSUID | kernel.MOUNT_ATTR_NODEV
-_PLACES = ("work", "tmp", "home")
 
 
 class Rules(NamedTuple):
@@ -127,8 +126,7 @@ class Builder:
         self._mount_top()
 
     def trees(self) -> dict[str, int]:
-        targets = {"work": self._ground.workdir, "tmp": "/tmp", "home": layout.HOME_INSIDE}
-        found = {targets[place]: self.tree(place) for place in _PLACES}
+        found = {target: self.tree(place) for place, target in layout.targets(self._ground.workdir).items()}
         os.chdir("/")
         self._mapper.close()
         return found

@@ -50,7 +50,7 @@ class Sandbox(NamedTuple):
 
     @property
     def targets(self) -> tuple[str, ...]:
-        return (self.workdir, "/tmp", layout.HOME_INSIDE)
+        return tuple(layout.targets(self.workdir).values())
 
 
 class Wish(NamedTuple):
@@ -130,7 +130,7 @@ class Mason:
         """Of what was put aside: what its disk will take on the host's is not known before all is written to it."""
         if self._sandbox.loop and self._old:
             about = self._layers.about(self._layer)
-            self._layers.describe(self._layer, **{**about, "size": usage.used(self._old[-2])})
+            self._layers.describe(self._layer, **{**about, "size": usage.used(self._old[-1])})
 
     def _check_length(self, after: Stack) -> None:
         if len(after.layers) > MOST:
@@ -350,7 +350,7 @@ class Mason:
     def _check_size(self, after: Stack) -> None:
         """Raises _Grown, with nothing sealed any more: what was the top has less room beside it than was thought."""
         kept = self._sandbox.loop and self._layer in after.layers
-        if not kept or usage.used(self._old[-2]) <= self._room:
+        if not kept or usage.used(self._old[-1]) <= self._room:
             return
         for _ in self._sandbox.targets:
             kernel.mount_setattr(self._old[-1], 0, recursive=True, clear=kernel.MOUNT_ATTR_RDONLY)

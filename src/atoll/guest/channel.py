@@ -143,7 +143,7 @@ class Connection:
         self._sock = sock
         self._opener = opener
         self._gone = gone
-        self._decoder = frames.Decoder()
+        self._decoder = frames.Decoder(frames.MAX_OPEN)
         self._out = bytearray()
         self._channels: Dict[int, Channel] = {}
         self._greeted = False

@@ -53,7 +53,7 @@ class Context:
         self._link: Optional[ContextLink] = None
         self._lanes = Lanes(machine.loop, self._lane_gone, self._lane_drained)
         self._between = Outlet(None)
-        self._submitted = 0
+        self._submitted = self._restarts = 0
         self._state_lost = False
         self._last_death: Dict[str, Any] = {}
         self._suspicion: Optional[Tuple[int, int, Begun]] = None
@@ -143,11 +143,17 @@ class Context:
             self._run.cell.outlet.spill()
         link.reason = reason
         link.kill()
+        self._restarts += 1
 
         def forget() -> None:
+            self._restarts -= 1
+            self._machine.reaper.reap()
+            if self._link is link and self._run is None:
+                self._exited()  # its processes are gone, though the link may hear so later
             self._state_lost = False
             self._between.drop()
             done()
+            self._next()
 
         self._machine.killer.kill_command(link.mark, forget)
 
@@ -293,7 +299,7 @@ class Context:
             link.shared.relaying = begins or not self._lanes.empty
 
     def _next(self) -> None:
-        if self._run is not None or not self._queue:
+        if self._run is not None or self._restarts or not self._queue:
             return
         cell = self._queue.popleft()
         try:
@@ -316,7 +322,7 @@ class Context:
         self._run = None
         run.cell.channel.answer(run.verdict(self._state_lost, self._submitted))
         self._state_lost = False
-        if link.alive:
+        if link.alive and not link.reason:
             link.resume()
         else:
             self._drop(link)

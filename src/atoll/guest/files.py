@@ -14,7 +14,7 @@ from .arguments import Arguments
 from .jobs import GO_ON, WAIT, Job, Steps
 from .paths import Root
 from .refusal import file_refusal
-from .writing import NewFile, check_replaceable
+from .writing import NewFile, Spool, check_replaceable
 
 _BATCH = 256
 
@@ -117,6 +117,8 @@ def write_file(root: Root, job: Job, arguments: Arguments) -> Steps:
     directory, name = root.parent_of_target(path)
     try:
         replaced = check_replaceable(directory, name, root.absolute(path))
+        if replaced is not None and not arguments.flag("atomic"):
+            return (yield from _overwrite(root, job, path, mode, directory))
         with NewFile(directory, name) as new:
             yield from _fill(job, new.fd)
             size = os.fstat(new.fd).st_size
@@ -126,14 +128,59 @@ def write_file(root: Root, job: Job, arguments: Arguments) -> Steps:
     return {"size": size}
 
 
+def _overwrite(root: Root, job: Job, path: str, mode: Optional[int], directory: int) -> Steps:
+    """Write to a file that is there, as `open(path, "w")` does. Not before all of the input has come."""
+    fd = _open_to_write(root, path, 0)
+    try:
+        with Spool(root, directory) as spool:
+            while True:
+                data = yield from job.take()
+                if not data:
+                    break
+                spool.add(data)
+                yield GO_ON
+            if mode is not None:
+                os.fchmod(fd, mode)
+            _reserve(fd, spool.size)
+            for data in spool.content():
+                write_all(fd, data)
+                yield GO_ON
+            os.ftruncate(fd, spool.size)
+    finally:
+        os.close(fd)
+    return {"size": spool.size}
+
+
+def _reserve(fd: int, size: int) -> None:
+    """Have room on the disk: the old content is not lost to a new one for which there is none. Raises OSError."""
+    before = os.fstat(fd).st_size
+    try:
+        if size:
+            os.posix_fallocate(fd, 0, size)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            os.ftruncate(fd, before)
+            raise
+
+
+def _open_to_write(root: Root, path: str, flags: int) -> int:
+    """Whatever has taken the place of the file that was there: only files are written to, and none of /proc's, which
+    the guest may write to for its own sake."""
+    fd = root.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | flags, 0o666)
+    found = os.fstat(fd)
+    if stat.S_ISREG(found.st_mode) and found.st_dev != os.stat("/proc").st_dev:
+        return fd
+    os.close(fd)
+    raise file_refusal(errno.EINVAL, root.absolute(path), "Not a regular file")
+
+
 def _append(root: Root, job: Job, path: str, mode: Optional[int]) -> Steps:
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY
     directory, name = root.parent_of_target(path)
     try:
         check_replaceable(directory, name, root.absolute(path))
     finally:
         os.close(directory)
-    fd = root.open(path, flags, 0o666)
+    fd = _open_to_write(root, path, os.O_APPEND | os.O_CREAT)
     try:
         if mode is not None:
             os.fchmod(fd, mode)

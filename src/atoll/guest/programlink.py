@@ -128,6 +128,7 @@ class ProgramLink:
     def close(self) -> None:
         """Hear nothing more of it; its end is not told either."""
         self._closed = True
+        self._busy = False
         for source in self._sources:
             source.close()
 
@@ -195,6 +196,8 @@ class ProgramLink:
 
     def _end_for_good(self, answer: Dict[str, Any]) -> None:
         """Tell the end of the cell, if one ran, and that of the program, before anybody acts on the first."""
+        if self._closed:
+            return
         held: List[Callback] = []
         self._held = held
         self._end(answer)

@@ -1,4 +1,4 @@
-"""New content takes the place of old only when it is whole."""
+"""New content takes the place of old only when it is whole: by its name, or after it was kept."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import errno
 import os
 import stat
 from types import TracebackType
-from typing import Optional, Type
+from typing import Iterator, Optional, Type
 
-from .paths import lstat, rename
+from .paths import Root, lstat, rename
 from .refusal import file_refusal
 
 TEMPORARY = b".atoll-new-"
 _DEFAULT_MODE = 0o644
+_IN_MEMORY = 1 << 20
 
 
 class NewFile:
@@ -47,6 +48,61 @@ class NewFile:
                 os.unlink(self._temporary, dir_fd=self._directory)
             except FileNotFoundError:
                 pass  # somebody inside removed it; it is gone, which is what counts
+
+
+class Spool:
+    """Input that is kept until all of it has come: in memory, or what is much in a file without a name.
+
+    Args:
+        directory: where that file may be; else it is in /tmp.
+    """
+
+    def __init__(self, root: Root, directory: int) -> None:
+        self._root = root
+        self._directory = directory
+        self._kept = bytearray()
+        self._fd = -1
+        self.size = 0
+
+    def add(self, data: bytes) -> None:
+        """Raises OSError, Refused: there is no room for it."""
+        self._kept += data
+        self.size += len(data)
+        if len(self._kept) > _IN_MEMORY:
+            if self._fd < 0:
+                self._fd = self._unnamed()
+            view = memoryview(self._kept)
+            while view:
+                view = view[os.write(self._fd, view) :]
+            view.release()
+            self._kept = bytearray()
+
+    def _unnamed(self) -> int:
+        flags = os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC
+        try:
+            return os.open(b".", flags, 0o600, dir_fd=self._directory)
+        except OSError:  # a directory that cannot be written to, or a file system that does not know of these
+            return self._root.open("/tmp", flags, 0o600)  # noqa: S108  # the sandbox's own
+
+    def content(self) -> Iterator[bytes]:
+        """All of it, in pieces."""
+        if self._fd >= 0:
+            os.lseek(self._fd, 0, os.SEEK_SET)
+            while True:
+                data = os.read(self._fd, _IN_MEMORY)
+                if not data:
+                    break
+                yield data
+        yield bytes(self._kept)
+
+    def __enter__(self) -> Spool:  # noqa: PYI034  # Python 3.8 has no Self
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
 
 
 def check_replaceable(directory: int, name: bytes, path: str, links: bool = False) -> Optional[int]:

@@ -24,9 +24,16 @@ class Files:
         return drive(self._core.read_bytes(path, offset=offset, size=size, max_size=max_size))
 
     def write(
-        self, path: Path, data: Input, *, append: bool = False, mode: int | None = None, parents: bool = True
+        self,
+        path: Path,
+        data: Input,
+        *,
+        append: bool = False,
+        mode: int | None = None,
+        parents: bool = True,
+        atomic: bool = False,
     ) -> int:
-        return drive(self._core.write(path, data, append=append, mode=mode, parents=parents))
+        return drive(self._core.write(path, data, append=append, mode=mode, parents=parents, atomic=atomic))
 
     def list(self, path: Path = ".", *, recursive: bool = False) -> Entries:
         return drive(self._core.list(path, recursive=recursive))

@@ -13,6 +13,7 @@ from typing import Any, Dict, List, NamedTuple, Union
 VERSION = 1
 HEADER = struct.Struct("<IIBB")
 MAX_PAYLOAD = 1 << 20
+MAX_OPEN = 13 << 20  # to a guest: the two megabytes of arguments that a kernel takes, each byte as an escape of JSON
 WINDOW = 1 << 20
 DATA_SIZE = 1 << 16
 
@@ -59,7 +60,7 @@ class Frame(NamedTuple):
 
 
 def encode(channel: int, kind: int, payload: Union[bytes, bytearray, memoryview] = b"", stream: int = 0) -> bytes:
-    if len(payload) > MAX_PAYLOAD:
+    if len(payload) > (MAX_OPEN if kind == OPEN else MAX_PAYLOAD):
         raise ValueError("a payload of %d bytes is over the limit" % len(payload))
     return HEADER.pack(len(payload), channel, kind, stream) + payload
 
@@ -74,11 +75,14 @@ def encode_credit(channel: int, count: int) -> bytes:
 
 
 class Decoder:
-    """Cuts a byte stream into frames. After `BadFrame` the stream is of no more use."""
+    """Cuts a byte stream into frames. After `BadFrame` the stream is of no more use.
 
-    def __init__(self, max_payload: int = MAX_PAYLOAD) -> None:
+    `max_open` is for a guest: the most that an OPEN of its client, and of nobody else, may hold.
+    """
+
+    def __init__(self, max_open: int = MAX_PAYLOAD) -> None:
         self._rest = b""
-        self._max = max_payload
+        self._max_open = max_open
 
     @property
     def pending(self) -> bool:
@@ -97,7 +101,7 @@ class Decoder:
         start, end = 0, len(data)
         while end - start >= _HEADER_SIZE:
             length, channel, kind, stream = _unpack(data, start)
-            if length > self._max or kind not in _KINDS:
+            if (length > MAX_PAYLOAD and (kind != OPEN or length > self._max_open)) or kind not in _KINDS:
                 raise BadFrame("a frame of kind %d announces %d bytes" % (kind, length))
             body = start + _HEADER_SIZE
             if end < body + length:
