@@ -226,7 +226,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path, monkeypatch):
             assert sandbox.run("echo fits").stdout == "fits\n"
             fill(place / "filler")
             before = groups()
-            with pytest.raises(AtollError, match=r"No space|full"):
+            with pytest.raises(AtollError, match=r"No space|full|MB left"):
                 Sandbox.create("bwrap")
             assert left() == [sandbox.id]
             assert groups() <= before

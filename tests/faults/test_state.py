@@ -117,7 +117,7 @@ def test_a_full_disk_is_told_and_nothing_is_left(elsewhere):
             except Refused as refusal:
                 errors.append(refusal.type)
         assert errors
-        assert set(errors) <= {"StoreError", "CreateFailed", "WallUnavailable", "SandboxError"}
+        assert set(errors) <= {"StoreError", "DiskFull", "CreateFailed", "WallUnavailable", "SandboxError"}
         assert living.run("echo alive")["stdout"] == "alive\n"
         os.unlink(f"{maker.state}/ballast")
         truth.check(maker, [living])

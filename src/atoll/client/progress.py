@@ -52,6 +52,11 @@ def clean(line: str) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in line.strip("\r"))[:_LONGEST].rstrip()
 
 
+def is_out_of_reach(completed: Completed) -> bool:
+    """Whether an installer could not speak to the index."""
+    return any(word in completed.stderr or word in completed.stdout for word in _NO_NETWORK)
+
+
 def reason_of(packages: tuple[str, ...], completed: Completed) -> str:
     """Why an installation failed, in the installer's own words, as one sentence."""
     what = f"{', '.join(packages[:5])}{' and more' if len(packages) > 5 else ''} could not be installed"
@@ -62,6 +67,6 @@ def reason_of(packages: tuple[str, ...], completed: Completed) -> str:
     # An older uv draws a little tree below its headline.
     errors = errors or [line.lstrip(" ×╰─▶├│") for line in said if line.lstrip().startswith(("×", "╰─▶"))]
     reason = " ".join(errors[:_REASONS] or said[-1:]) or f"the installer ended with {completed.exit_code}"
-    if any(word in line for word in _NO_NETWORK for line in said):
+    if is_out_of_reach(completed):
         reason = f"the package index could not be reached. {reason}"
     return f"{what}: {reason}"

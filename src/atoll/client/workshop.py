@@ -1,7 +1,7 @@
 """Building an environment of packages: in a sandbox that is made for it, with the installer's words told as they come.
 
-Third-party code runs in that sandbox and nowhere else. What comes out goes the way of every download: hostile
-names and links stay in the tree.
+Third-party code runs in that sandbox and nowhere else; wheels are fetched by pip outside, which starts no program. What
+comes out of the sandbox goes the way of every download: hostile names and links stay in the tree.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import os
 import sys
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..driver import Driver
 from ..errors import AtollError, FileError, PackagesFailed, SandboxGone, StoreError, Unsupported
@@ -19,8 +19,9 @@ from ..policy.requirements import name_of
 from ..types import Completed, Handle, Resources, Spec, Status
 from . import running
 from .command import exec_request
+from .fetching import Wanted, fetch
 from .links import Links
-from .progress import Lines, reason_of
+from .progress import Lines, is_out_of_reach, reason_of
 from .running import Callback
 from .transfer import download_tree
 
@@ -55,7 +56,7 @@ async def build(driver: Driver, environment: cache.Environment, on_progress: Cal
 
     Raises:
         PackagesFailed: the installer failed; with its reason. Nothing is kept.
-        Unsupported: this host cannot give an installer the network that it needs, or only with a password in it.
+        Unsupported: one of pip's settings cannot be honoured, or only by showing a password to code of packages.
     """
     lines = Lines(on_progress)
     while True:
@@ -78,7 +79,7 @@ async def _build(driver: Driver, environment: cache.Environment, lines: Lines) -
     done = False
     try:
         started = time.time()
-        size = await _fill(driver, environment, f"{draft}/tree", lines)
+        size = await _fill(driver, environment, draft, lines)
         about = {"built": time.time(), "seconds": time.time() - started, "size": size}
         await io.in_thread(lambda: cache.publish(environment, draft, about))
         done = True
@@ -91,39 +92,95 @@ async def _build(driver: Driver, environment: cache.Environment, lines: Lines) -
             cache.discard(draft)
 
 
-async def _fill(driver: Driver, environment: cache.Environment, tree: str, lines: Lines) -> int:
-    """Install in a sandbox and fetch the result; its size."""
+class _Order(NamedTuple):
+    """What an installer is to do, and what its sandbox shows it."""
+
+    options: list[list[str]]
+    network: Any
+    env: dict[str, str] | None = None
+    shown: tuple[str, ...] = ()
+    wheels: str | None = None
+    uv: str | None = None
+
+
+async def _fill(driver: Driver, environment: cache.Environment, draft: str, lines: Lines) -> int:
+    """Install in a sandbox and fetch the result into `draft`/tree; its size.
+
+    Wheels are fetched on the host, so that their code never has a network or a password. What has none is fetched and
+    built in a sandbox that has.
+    """
     sources = settings.read()
+    await lines.say_once(f"Installing {', '.join(environment.packages)}, once for this machine.")
+    if sources.is_local:
+        order = _Order(sources.inside(), "none", shown=sources.shown())
+        return await _install(driver, environment, order, f"{draft}/tree", lines)
+    if sources.wants_source:
+        return await _install(driver, environment, _networked(sources), f"{draft}/tree", lines)
+    fetched = f"{draft}/fetched"
+    wanted = Wanted(python(), environment.packages, sources, fetched, SECONDS)
+    try:
+        completed = await fetch(driver.io, wanted, lines)
+        if completed.success:
+            order = _Order([], "none", shown=(wanted.wheels,), wheels=f"{settings.PLACE}/0")
+            return await _install(driver, environment, order, f"{draft}/tree", lines)
+    finally:
+        await driver.io.in_thread(lambda: cache.discard(fetched))
+    why = reason_of(environment.packages, completed)
+    if is_out_of_reach(completed) or completed.timed_out:
+        raise PackagesFailed(why)
+    await lines.say_once("There are no wheels of all of these; trying to build them from source.")
+    try:
+        return await _install(driver, environment, _networked(sources), f"{draft}/tree", lines)
+    except Unsupported as error:
+        raise PackagesFailed(
+            f"{why.rstrip('.')}. That was as wheels; what has none is built in a sandbox with a network, and that "
+            f"cannot be made: {error.message}",
+            hint=error.hint,
+        ) from error
+
+
+def _networked(sources: settings.Sources) -> _Order:
+    """An installer that looks for everything itself."""
     uv = _uv(sources)
-    options = sources.inside()
+    shown = (*sources.shown(), *([uv] if uv else []))
+    return _Order(
+        sources.inside(),
+        os.environ.get("ATOLL_PACKAGES_NETWORK", "all"),
+        settings.proxies(),
+        shown,
+        uv=f"{settings.PLACE}/{len(shown) - 1}" if uv else None,
+    )
+
+
+async def _install(driver: Driver, environment: cache.Environment, order: _Order, tree: str, lines: Lines) -> int:
     spec = Spec(
-        network="none" if sources.is_local else os.environ.get("ATOLL_PACKAGES_NETWORK", "all"),
+        network=order.network,
         resources=_RESOURCES,
         lifetime=SECONDS + 600,
         workdir=cache.INSIDE,
-        env={} if sources.is_local else settings.proxies(),
+        env=order.env or {},
     )
-    shown = [*sources.shown(), *([uv] if uv else [])]
     try:
-        handle = await driver.workshop(spec, shown)
+        handle = await driver.workshop(spec, order.shown)
     except Unsupported as error:
+        if order.network != "all":
+            raise
         raise Unsupported(
-            f"Packages are installed in a sandbox with a network of its own, and that cannot be made: {error.message}",
-            hint="Or set ATOLL_PACKAGES_NETWORK=host, and the installer shares this machine's network.",
+            error.message, hint="Or set ATOLL_PACKAGES_NETWORK=host, and the installer shares this machine's network."
         ) from error
     try:
         links = Links(_Seat(driver, handle))
         try:
-            order = {
+            told = {
                 "place": cache.INSIDE,
                 "packages": environment.packages,
                 "names": sorted({name_of(each) for each in environment.packages}),
-                "options": options,
-                "uv": f"{settings.PLACE}/{len(shown) - 1}" if uv else None,
+                "options": order.options,
+                "wheels": order.wheels,
+                "uv": order.uv,
                 "user_site": user_site(),
             }
-            await lines.say_once(f"Installing {', '.join(environment.packages)}, once for this machine.")
-            completed = await perform(links, order, SECONDS, lines)
+            completed = await perform(links, told, SECONDS, lines)
             if not completed.success:
                 raise PackagesFailed(reason_of(environment.packages, completed))
             try:

@@ -27,6 +27,7 @@ from ..engine import (
     threshold,
     usage,
 )
+from ..engine.headroom import Headroom
 from ..engine.layers import Layers
 from ..engine.layout import Layout
 from ..engine.recording import Recorder
@@ -58,6 +59,7 @@ class BwrapWall(Wall):
         self._group = cgroups.Group(hierarchy, self._id) if hierarchy else None
         self._stacked = False
         self._dog: Watchdog | None = None
+        self._headroom: Headroom | None = None
         self._frozen = False
         self._view: View | None = None
         self._rules = places.Rules.of(self._order)
@@ -92,6 +94,11 @@ class BwrapWall(Wall):
         self._quota = told["quota"]
         born = {"facts": told, "memory": order["memory"], "quota": told["quota"], "first": self.guest}
         self._dog = Watchdog.needed(born, self.box)
+        if told["limits"]["disk"] == "kernel":
+            known = Layers(self._places)
+            self._headroom = Headroom(
+                self.box, lambda: f"{self.box}/{known.stack(self._id).top}", f"/proc/{self.guest}/root/tmp", self._quota
+            )
 
     def _cross(self) -> None:
         """An ordinary user keeps its sandboxes from a user namespace in which it may mount."""
@@ -108,10 +115,10 @@ class BwrapWall(Wall):
         threshold.crossed = True
 
     def tend(self, now: float) -> float:
-        if self._dog is None or self._frozen:
-            return float("inf")
-        self._dog.look(now)
-        return self._dog.due(now)
+        watching = [each for each in (None if self._frozen else self._dog, self._headroom) if each is not None]
+        for each in watching:
+            each.look(now)
+        return min((each.due(now) for each in watching), default=float("inf"))
 
     @cached_property
     def _settings(self) -> Settings:

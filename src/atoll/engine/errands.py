@@ -19,7 +19,7 @@ from . import kernel, messages, staging, viewpost
 from .layers import Stack
 from .places import Rules
 from .restack import Mason, Sandbox, Wish
-from .settings import BirthFailed, Settings
+from .settings import BirthFailed, Settings, code_of
 from .views import View
 
 __all__ = ["Errand", "Restacking", "in_child", "record_source", "stage"]
@@ -201,7 +201,7 @@ def _tell(keeper: socket.socket, work: Callable[[], Outcome], later: Callable[[]
     try:
         answer, fds = work()
     except (BirthFailed, OSError) as error:
-        answer = {"error": {"code": getattr(error, "code", "sandbox_error"), "message": str(error)}}
+        answer = {"error": {"code": code_of(error, "sandbox_error"), "message": str(error)}}
     except BaseException as error:  # noqa: BLE001 - the one who waits must hear of it, and the log of the rest
         import traceback
 

@@ -16,17 +16,18 @@ import signal
 import socket
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import cgroups, disk, errands, inspection, layers, messages, midwife, nursed, parting, sweep, usage, viewpost
 from .birthorders import Order
 from .claim import claim
+from .headroom import Headroom
 from .layers import Layers
 from .places import Rules
 from .recording import Recorder
 from .restack import Sandbox
-from .settings import BirthFailed, Settings
+from .settings import BirthFailed, Settings, code_of
 from .sockets import SocketWatch
 from .watchdog import Watchdog
 
@@ -67,6 +68,7 @@ class Keeper:
         self._recorder = Recorder(settings.layout.box(sandbox), self._source)
         self._watchdog = Watchdog.needed(born, settings.layout.box(sandbox))
         self._sockets = SocketWatch.needed(born, self._processes)
+        self._headroom = self._own_headroom()
         self._denials: Listener | None = None
         self._poll = select.poll()
         self._poll.register(self._control.fileno(), _ENDED_ONLY)
@@ -83,6 +85,14 @@ class Keeper:
     def expires(self) -> float:
         return float(self._expires)
 
+    def _own_headroom(self) -> Headroom | None:
+        """Nothing where the sandbox writes on the host's disk itself."""
+        if self._facts["limits"]["disk"] != "kernel":
+            return None
+        box = self._settings.layout.box(self._id)
+        known = Layers(self._settings.layout)
+        return Headroom(box, lambda: f"{box}/{known.stack(self._id).top}", f"/proc/{self._first}/root/tmp", self._quota)
+
     def record_source(self, since: float) -> None:
         """So that a review can tell what the source has changed meanwhile."""
         self._recorder.begin(self._rules, since)
@@ -96,8 +106,8 @@ class Keeper:
             if time.time() >= self._expires or not os.path.exists(self._address):
                 # Without its socket nobody can ever reach it again: the state directory was removed.
                 self._done = True
-            elif not self._paused:
-                self._watch()
+            for each in self._watching():
+                each.look(time.monotonic())
             self._recorder.is_busy()
             if self._denials:
                 self._denials.look(time.monotonic(), at_once=self._done)
@@ -110,11 +120,14 @@ class Keeper:
         elif self._paused:
             self._freeze(frozen=False)
 
-    def _watch(self) -> None:
-        if self._watchdog:
-            self._watchdog.look(time.monotonic())
-        if self._sockets:
-            self._sockets.look(time.monotonic())
+    def _watching(self) -> Iterator[Watchdog | SocketWatch | Headroom]:
+        if not self._paused and not self._done:
+            if self._watchdog:
+                yield self._watchdog
+            if self._sockets:
+                yield self._sockets
+        if self._headroom:
+            yield self._headroom
 
     def _attend(self, fd: int) -> None:
         if fd == self._listener.fileno():
@@ -145,10 +158,8 @@ class Keeper:
 
     def _wait(self) -> float:
         wait = max(0.0, self._expires - time.time())
-        if self._watchdog and not self._paused:
-            wait = min(wait, self._watchdog.due(time.monotonic()))
-        if self._sockets and not self._paused:
-            wait = min(wait, self._sockets.due(time.monotonic()))
+        for each in self._watching():
+            wait = min(wait, each.due(time.monotonic()))
         if self._denials:
             wait = min(wait, self._denials.due(time.monotonic()))
         if self._errand:
@@ -198,7 +209,7 @@ class Keeper:
         except (KeyError, TypeError, ValueError) as error:
             _tell_error(client, {"code": "invalid_input", "message": f"A request that makes no sense: {error!r}."})
         except (BirthFailed, OSError, usage.TooDeep) as error:
-            _tell_error(client, {"code": getattr(error, "code", "sandbox_error"), "message": str(error)})
+            _tell_error(client, {"code": code_of(error, "sandbox_error"), "message": str(error)})
 
     def _in_turn(self, client: socket.socket, act: Callable[[], None]) -> None:
         """Do something when no errand is under way any more: two that stop and move processes must not meet."""

@@ -18,12 +18,27 @@ import socket
 import time
 from typing import Any, NoReturn
 
-from . import cgroups, disk, first, jail, jobs, kernel, layout, limits, messages, nursed, places, rootfs, viewpost
+from . import (
+    cgroups,
+    disk,
+    first,
+    headroom,
+    jail,
+    jobs,
+    kernel,
+    layout,
+    limits,
+    messages,
+    nursed,
+    places,
+    rootfs,
+    viewpost,
+)
 from .birthorders import Order
 from .idmap import mapped_source
 from .inspection import Broken, Identity, identity
 from .layers import Stack, standing
-from .settings import FIRST_UID, UIDS, BirthFailed, Settings, started_at
+from .settings import FIRST_UID, UIDS, BirthFailed, Settings, code_of, started_at
 from .views import View
 from .ward import Ward
 
@@ -80,6 +95,8 @@ class Midwife:
 
     def finish(self, job: dict[str, Any]) -> None:
         """Apply the caller's wishes and have the wall closed. Raises as `start` does."""
+        if not job["resume"]:
+            headroom.check(self._box)
         if self._group:
             self._group.limit(job["memory"], job["pids"], job["cpu"])
         if job["network"] == "all":
@@ -394,4 +411,4 @@ def _finish_parked(
 
 def failure(error: Exception) -> dict[str, str]:
     """What a maker is told, in the words of the driver's closed table."""
-    return {"code": getattr(error, "code", "create_failed"), "message": str(error)}
+    return {"code": code_of(error, "create_failed"), "message": str(error)}

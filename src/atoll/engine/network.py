@@ -13,7 +13,7 @@ import os
 import signal
 import time
 
-from . import closed, kernel
+from . import closed, firewall, kernel
 from .closed import tool
 from .settings import BirthFailed
 
@@ -21,6 +21,7 @@ _SUBNETS = 1 << 14
 _GET_USER_NAMESPACE = 0xB701
 _READY_TIMEOUT = 10.0
 _FORWARDING = "/proc/sys/net/ipv4/ip_forward"
+_FIREWALL = "firewall"
 _ALL_SANDBOXES = "10.213.0.0/16"
 
 
@@ -77,6 +78,18 @@ def _forward() -> None:
         file.write("1")
 
 
+def _pass_the_firewall(name: str, box: str) -> None:
+    # Written down first: what is not there can be removed, too.
+    with open(_marker(box), "w", encoding="ascii") as file:
+        file.write(_FIREWALL)
+    try:
+        passed = firewall.let_pass(name)
+    except OSError as error:
+        raise BirthFailed(f'network="all" cannot be had: {error}.', "unsupported") from error
+    if not passed:
+        os.truncate(_marker(box), 0)
+
+
 def _marker(box: str) -> str:
     """Tells that something on the host is named after the sandbox, for whoever cleans up."""
     return f"{box}/network"
@@ -101,6 +114,7 @@ def _connect_root(sandbox: str, box: str, pid: int) -> None:
         _run([*inside, "link", "set", "eth0", "up"])
         _run([*inside, "route", "add", "default", "via", host])
         _forward()
+        _pass_the_firewall(name, box)
     except BaseException:
         forget(sandbox, box)
         raise
@@ -124,8 +138,16 @@ def forget(sandbox: str, box: str) -> None:
     # The interface goes by itself when the kernel gets round to removing the namespace of its other end.
     for argv in ([nft, "delete", "table", "inet", name], [ip, "link", "del", name]):
         subprocess.run(argv, capture_output=True, check=False)
+    if _passes_the_firewall(box):
+        firewall.take_back(name)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(_marker(box))
+
+
+def _passes_the_firewall(box: str) -> bool:
+    with contextlib.suppress(OSError), open(_marker(box), encoding="ascii") as file:
+        return file.read() == _FIREWALL
+    return False
 
 
 def _connect_rootless(pid: int, kinship: int) -> None:

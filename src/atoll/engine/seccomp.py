@@ -84,6 +84,8 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "ustat": (136, None),
 }
 _CLONE3 = 435
+# execve, execveat.
+_PROGRAMS = ((59, 221), (322, 281))
 # io_setup, io_destroy, io_submit, io_cancel, io_getevents, io_pgetevents; then shmget.
 _ASYNCHRONOUS_IO = ((206, 0), (207, 1), (209, 2), (210, 3), (208, 4), (333, 292))
 _SHMGET = (29, 194)
@@ -234,6 +236,21 @@ def denied(machine: str) -> list[int]:
     """The numbers of the calls that are refused outright."""
     column = _MACHINES[machine][0]
     return sorted({number for numbers in _DENIED.values() if (number := numbers[column]) is not None})
+
+
+def no_programs(machine: str) -> bytes:
+    """A filter for a process of the host's that may start no program, nor do what a sandbox may not.
+
+    Raises:
+        OSError: there is no table for this machine, so no filter can be made.
+    """
+    if machine not in _MACHINES:
+        raise OSError(errno.ENOSYS, f"atoll has no system call table for {machine}")
+    column, arch, *_ = _MACHINES[machine]
+    code = [_op(_LD, _ARCH), _op(_JEQ, arch, 1, 0), _op(_RET, _KILL), _op(_LD, _NUMBER)]
+    if machine == "x86_64":
+        code += [_op(_JGE, _X32_BIT, 0, 1), _refuse(errno.ENOSYS)]
+    return b"".join([*code, *_search(sorted({*denied(machine), *(numbers[column] for numbers in _PROGRAMS)}))])
 
 
 def install(code: bytes) -> None:

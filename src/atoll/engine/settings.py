@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from typing import Literal, NamedTuple
@@ -50,6 +51,12 @@ class BirthFailed(Exception):
     def __init__(self, message: str, code: str = "create_failed") -> None:
         super().__init__(message)
         self.code = code
+
+
+def code_of(error: Exception, otherwise: str) -> str:
+    """What an error is in the driver's closed table."""
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return "disk_full" if full else getattr(error, "code", otherwise)
 
 
 def started_at(pid: int) -> int:

@@ -18,9 +18,20 @@ crossed = False
 """Whether this process was started inside."""
 
 
+# CHOWN, DAC_OVERRIDE, KILL, SETGID, SETUID, SETPCAP, NET_ADMIN, SYS_ADMIN.
+_NEEDED = sum(1 << number for number in (0, 1, 5, 6, 7, 8, 12, 21))
+
+
 def is_rootless() -> bool:
-    """Whether what root needs is not there: its ids too. The root of most containers has a few of them only."""
-    return os.geteuid() != 0 or not _has_ids()
+    """Whether what root needs is not there: its ids and capabilities too. The root of most containers lacks some."""
+    return os.geteuid() != 0 or not _has_ids() or not has_capabilities()
+
+
+def has_capabilities() -> bool:
+    """Whether this process has the capabilities with which root makes sandboxes."""
+    with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+        held = next((int(line.split()[1], 16) for line in file if line.startswith("CapEff:")), 0)
+    return held & _NEEDED == _NEEDED
 
 
 def _has_ids() -> bool:

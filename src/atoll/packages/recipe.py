@@ -1,8 +1,8 @@
 """What runs inside the wall to make an environment. Its source goes to the sandbox's own Python; atoll imports
 only the constants.
 
-It gets one JSON object: `place` (an empty directory), `packages`, `options` (pip's), `pip` (how else to start it),
-`uv` (its path, if it is to be used), `user_site`.
+It gets one JSON object: `place` (an empty directory), `packages`, `options` (pip's), `wheels` (a directory of them, all
+of which and nothing else is to be installed), `uv` (its path, if it is to be used), `user_site`.
 """
 
 from __future__ import annotations
@@ -47,14 +47,20 @@ def make_environment(place: str) -> str:
 
 def pip_command() -> list[str]:
     """The Python's own pip, or the one that came with it to be installed."""
+    wheel = bundled_pip()
+    return [sys.executable, f"{wheel}/pip"] if wheel else [sys.executable, "-P", "-m", "pip"]
+
+
+def bundled_pip() -> str | None:
+    """The wheel of pip to use where the Python has none installed."""
     import importlib.util
 
     if importlib.util.find_spec("pip") is not None:
-        return [sys.executable, "-P", "-m", "pip"]
+        return None
     library = os.path.dirname(os.__file__)
     for pattern in (f"{library}/ensurepip/_bundled/pip-*.whl", "/usr/share/python-wheels/pip-*.whl"):
         for wheel in sorted(glob.glob(pattern), reverse=True):
-            return [sys.executable, f"{wheel}/pip"]
+            return wheel
     sys.stderr.write(f"ERROR: {sys.executable} has no pip; install the package python3-pip on the host.\n")
     raise SystemExit(3)
 
@@ -66,7 +72,23 @@ def options_of(order: dict[str, Any]) -> list[str]:
     return words
 
 
+def requirements_of(wheels: str) -> list[str]:
+    """Every wheel of a directory, as the requirement that only it meets. The names are an index's."""
+    found = []
+    for name in sorted(os.listdir(wheels)):
+        project, _, rest = name.partition("-")
+        version, dash, _ = rest.partition("-")
+        if not name.endswith(".whl") or not dash:
+            sys.stderr.write(f"ERROR: {name!r} is no wheel\n")
+            raise SystemExit(3)
+        found.append(f"{project.lower().replace(chr(95), chr(45))}=={version}")
+    return found
+
+
 def install(order: dict[str, Any], python: str) -> int:
+    if wheels := order.get("wheels"):
+        # What goes together was found out when they were fetched.
+        order = {**order, "packages": requirements_of(wheels), "options": [["no-index", "1"], ["find-links", wheels]]}
     certificates = [values[0] for name, *values in order["options"] if name == "cert"]
     # uv has certificates of its own unless it is told otherwise, in words that changed.
     environment = {**os.environ, "UV_NATIVE_TLS": "1", "UV_SYSTEM_CERTS": "1"}
@@ -83,6 +105,7 @@ def install(order: dict[str, Any], python: str) -> int:
     else:
         words = [*pip_command(), "--python", python, "install", "--no-input", "--no-compile", "--progress-bar=off",
                  "--no-cache-dir", "--disable-pip-version-check", "--retries=2", *options_of(order)]  # fmt: skip
+    words += ["--no-deps"] if wheels else []
     return subprocess.run([*words, "--", *order["packages"]], env=environment, check=False).returncode
 
 

@@ -48,6 +48,11 @@ class Sources(NamedTuple):
                   *self.get("extra-index-url"), *self.get("find-links"))  # fmt: skip
         return all(_path(place) is not None for place in places)
 
+    @property
+    def wants_source(self) -> bool:
+        """Whether something is to be built here although there may be a wheel."""
+        return any(value != ":none:" for value in self.get("no-binary"))
+
     def choosing(self) -> list[list[str]]:
         """What of it decides about the result; without passwords, which do not."""
         return [[name, *map(_without_password, values)] for name, values in self.options if name in _CHOOSING]
@@ -112,15 +117,15 @@ def read() -> Sources:
     return Sources(tuple(known))
 
 
-def proxies() -> dict[str, str]:
-    """The variables that say how to reach the network, for an installer: code of packages reads them, too.
+def proxies(*, shown: bool = True) -> dict[str, str]:
+    """The variables that say how to reach the network, for an installer. If `shown`, code of packages reads them, too.
 
     Raises:
-        Unsupported: one of them has a password, and nobody has said that it may be shown.
+        Unsupported: one that would be shown has a password, and nobody has said that it may be.
     """
     given = os.environ.get(_PROXY)
     found = {n: os.environ.get(n) if given is None else given for each in _PROXIES for n in (each, each.lower())}
-    if given is None:
+    if given is None and shown:
         for name, value in found.items():
             _check_proxy(name, value or "")
     found |= {n: os.environ.get(n) for n in ("NO_PROXY", "no_proxy")}

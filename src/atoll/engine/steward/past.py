@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 from .. import kernel
 from ..copying import copy_tree
 from ..removal import remove_tree
+from ..settings import code_of
 from .wall import FILES, StartFailed, Wall
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class Past:
                 self._begin(client, request)
             except (StartFailed, OSError) as error:
                 self._keeper.let_go(self)
-                self._keeper.refuse(client, str(error), getattr(error, "code", "sandbox_error"))
+                self._keeper.refuse(client, str(error), code_of(error, "sandbox_error"))
 
     def _begin(self, client: socket.socket, request: Mapping[str, Any]) -> None:
         files = f"{self._box}/{FILES}"

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .. import messages
+from .. import headroom, messages
 from ..removal import remove_tree
-from ..settings import started_at
+from ..settings import BirthFailed, code_of, started_at
 from . import lot
 from .wall import FILES, StartFailed, Wall
 
@@ -70,6 +70,8 @@ class Steward:
             os.unlink(path)
         resumed = _is_kept(self._box)
         try:
+            if not resumed:
+                headroom.check(self._box)
             listener = messages.listen(path)
             if self._begin and not resumed:
                 self._begin_with(self._begin)
@@ -83,8 +85,11 @@ class Steward:
             if not resumed:
                 self._wall.remove()
                 remove_tree(self._box)
+            if isinstance(error, BirthFailed):
+                raise StartFailed(str(error), error.code) from error
             if isinstance(error, OSError):
-                raise StartFailed(f"The sandbox could not be made: {error}.") from error
+                code = code_of(error, "create_failed")
+                raise StartFailed(f"The sandbox could not be made: {error}.", code) from error
             raise
         self._since = time.time()
         self._expires = self._since + self._lifetime
