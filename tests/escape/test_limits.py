@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import signal
+import socket
+import struct
 import time
 
 import pytest
@@ -124,6 +126,45 @@ def make_sparse_file(size):
         file.truncate(size)
 
 
+def connect_unheard(count, wait):
+    listener, held = socket.socket(), 0
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(4096)
+    for _ in range(count):
+        with socket.socket() as client:
+            client.connect(listener.getsockname())
+            client.setblocking(False)
+            try:
+                while held < count << 20:
+                    held += client.send(bytes(1 << 16))
+            except BlockingIOError:
+                pass
+    time.sleep(wait)
+    return held
+
+
+def begin_datagrams(count, wait):
+    sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
+    for each in sockets:
+        each.sendto(bytes(60_000), socket.MSG_MORE, ("127.0.0.1", 9))
+    time.sleep(wait)
+    return count * 60_000
+
+
+def ask_without_listening(count, wait):
+    question = struct.pack("=IHHII", 30_016, 0x7FF0, 5, 1, 0) + bytes(30_000)
+    sockets = [socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) for _ in range(count)]
+    for each in sockets:
+        each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+        try:
+            for _ in range(60):
+                each.send(question, socket.MSG_DONTWAIT)
+        except OSError:
+            pass
+    time.sleep(wait)
+    return count
+
+
 def outcome_of(box, attempt, *arguments, **keywords):
     """How an attempt ends that may be killed: its outcome, "killed", or the name of the error."""
     try:
@@ -184,6 +225,19 @@ def test_memory_of_descriptors_is_bounded(maker):
         )
     with maker.create(resources={"memory": "512M"}) as box:
         assert outcome_of(box, fill_unnamed_memory, 2, 32 * MEGABYTE, 0) == "ok"
+
+
+@pytest.mark.parametrize(
+    ("attempt", "few", "many"),
+    [(connect_unheard, 8, 300), (begin_datagrams, 100, 2500), (ask_without_listening, 8, 300)],
+)
+def test_memory_that_waits_in_sockets_is_bounded(maker, attempt, few, many):
+    """The kernel counts it for nobody: 96 MB of memory were a gigabyte and a half so, in one listening socket."""
+    with maker.create(resources={"memory": 256 << 20}) as box:
+        assert box.try_cell(attempt, few, 4) > 0, "the control"
+        done = box.code(script(attempt, many, 20))
+        assert "SIGKILL" in done["error"]["value"], done
+        assert box.run("echo alive")["stdout"] == "alive\n"
 
 
 def test_shared_memory_is_bounded(maker):

@@ -27,7 +27,7 @@ from .places import Rules
 from .recording import Recorder
 from .restack import Sandbox
 from .settings import BirthFailed, Settings
-from .watchdog import Watchdog
+from .sockets import watches
 
 if TYPE_CHECKING:
     from .denials import Listener
@@ -64,7 +64,7 @@ class Keeper:
         self._paused = False
         self._done = False
         self._recorder = Recorder(settings.layout.box(sandbox), self._source)
-        self._watchdog = Watchdog.needed(born, settings.layout.box(sandbox))
+        self._watches = watches(born, settings.layout.box(sandbox), lambda: self._sandbox().processes())
         self._denials: Listener | None = None
         self._poll = select.poll()
         self._poll.register(self._control.fileno(), _ENDED_ONLY)
@@ -94,8 +94,8 @@ class Keeper:
             if time.time() >= self._expires or not os.path.exists(self._address):
                 # Without its socket nobody can ever reach it again: the state directory was removed.
                 self._done = True
-            elif self._watchdog and not self._paused:
-                self._watchdog.look(time.monotonic())
+            elif not self._paused:
+                self._watch()
             self._recorder.is_busy()
             if self._denials:
                 self._denials.look(time.monotonic(), at_once=self._done)
@@ -107,6 +107,10 @@ class Keeper:
             group.thaw()  # a frozen process cannot die
         elif self._paused:
             self._freeze(frozen=False)
+
+    def _watch(self) -> None:
+        for each in self._watches:
+            each.look(time.monotonic())
 
     def _attend(self, fd: int) -> None:
         if fd == self._listener.fileno():
@@ -136,13 +140,13 @@ class Keeper:
         return os.path.exists(f"{self._settings.layout.box(self._id)}/stack")
 
     def _wait(self) -> float:
-        wait = max(0.0, self._expires - time.time())
-        if self._watchdog and not self._paused:
-            wait = min(wait, self._watchdog.due(time.monotonic()))
+        wait, now = max(0.0, self._expires - time.time()), time.monotonic()
+        for each in () if self._paused else self._watches:
+            wait = min(wait, each.due(now))
         if self._denials:
-            wait = min(wait, self._denials.due(time.monotonic()))
+            wait = min(wait, self._denials.due(now))
         if self._errand:
-            wait = min(wait, max(0.0, self._errand[0].until - time.monotonic()))
+            wait = min(wait, max(0.0, self._errand[0].until - now))
         return float(min(wait, TURN) * 1000 + 1)
 
     def _accept(self) -> None:
@@ -240,8 +244,7 @@ class Keeper:
         messages.send(client, {"ok": {"expires": self._expires}})
 
     def on_metrics(self, client: socket.socket, request: dict[str, Any]) -> None:
-        group = self._group()
-        pids = group.members() if group else usage.descendants(self._first)
+        group, pids = self._group(), self._sandbox().processes()
         box, held = self._settings.layout.box(self._id), self._facts["limits"]["disk"]
         answer = {
             "memory": group.memory_used() if group else usage.memory(pids),
