@@ -16,10 +16,10 @@ import signal
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from . import cgroups, disk, errands, inspection, layers, messages, midwife, nursed, parting, sweep, usage, viewpost
+from . import cgroups, disk, ending, errands, layers, messages, midwife, nursed, parting, sweep, usage, viewpost
 from .birthorders import Order
 from .claim import claim
 from .headroom import Headroom
@@ -28,8 +28,7 @@ from .places import Rules
 from .recording import Recorder
 from .restack import Sandbox
 from .settings import BirthFailed, Settings, code_of
-from .sockets import SocketWatch
-from .watchdog import Watchdog
+from .sockets import Watch, watches
 
 if TYPE_CHECKING:
     from .denials import Listener
@@ -66,8 +65,7 @@ class Keeper:
         self._paused = False
         self._done = False
         self._recorder = Recorder(settings.layout.box(sandbox), self._source)
-        self._watchdog = Watchdog.needed(born, settings.layout.box(sandbox))
-        self._sockets = SocketWatch.needed(born, self._processes)
+        self._watches = watches(born, settings.layout.box(sandbox), lambda: self._sandbox().processes())
         self._headroom = self._own_headroom()
         self._denials: Listener | None = None
         self._poll = select.poll()
@@ -120,14 +118,10 @@ class Keeper:
         elif self._paused:
             self._freeze(frozen=False)
 
-    def _watching(self) -> Iterator[Watchdog | SocketWatch | Headroom]:
-        if not self._paused and not self._done:
-            if self._watchdog:
-                yield self._watchdog
-            if self._sockets:
-                yield self._sockets
-        if self._headroom:
-            yield self._headroom
+    def _watching(self) -> list[Watch | Headroom]:
+        """What wants to look now and then: at a paused sandbox, only at the disk that others write to as well."""
+        found = [] if self._paused or self._done else self._watches
+        return [*found, self._headroom] if self._headroom else [*found]
 
     def _attend(self, fd: int) -> None:
         if fd == self._listener.fileno():
@@ -157,13 +151,13 @@ class Keeper:
         return os.path.exists(f"{self._settings.layout.box(self._id)}/stack")
 
     def _wait(self) -> float:
-        wait = max(0.0, self._expires - time.time())
+        wait, now = max(0.0, self._expires - time.time()), time.monotonic()
         for each in self._watching():
-            wait = min(wait, each.due(time.monotonic()))
+            wait = min(wait, each.due(now))
         if self._denials:
-            wait = min(wait, self._denials.due(time.monotonic()))
+            wait = min(wait, self._denials.due(now))
         if self._errand:
-            wait = min(wait, max(0.0, self._errand[0].until - time.monotonic()))
+            wait = min(wait, max(0.0, self._errand[0].until - now))
         return float(min(wait, TURN) * 1000 + 1)
 
     def _accept(self) -> None:
@@ -261,8 +255,7 @@ class Keeper:
         messages.send(client, {"ok": {"expires": self._expires}})
 
     def on_metrics(self, client: socket.socket, request: dict[str, Any]) -> None:
-        group = self._group()
-        pids = self._processes()
+        group, pids = self._group(), self._sandbox().processes()
         box, held = self._settings.layout.box(self._id), self._facts["limits"]["disk"]
         answer = {
             "memory": group.memory_used() if group else usage.memory(pids),
@@ -286,10 +279,6 @@ class Keeper:
 
     def _group(self) -> cgroups.Group | None:
         return cgroups.Group(self._settings.hierarchy, self._id) if self._settings.hierarchy else None
-
-    def _processes(self) -> list[int]:
-        group = self._group()
-        return group.members() if group else usage.descendants(self._first)
 
     def _freeze(self, *, frozen: bool) -> None:
         group = self._group()
@@ -461,9 +450,9 @@ def _adopt(settings: Settings, order: Order, zygote: int) -> midwife.Delivery:
 
 def _keep(settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int]) -> None:
     if "first" not in born:
-        _end_children()
+        ending.end_children()
         if born.get("mine", True):
-            _undo(settings, sandbox)
+            ending.undo(settings, sandbox)
         if fds:
             _tell_error(socket.socket(fileno=fds[0]), born["failed"])
         return
@@ -475,47 +464,13 @@ def _keep(settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int]
         keeper.give_up_disk()
     for pidfd in fds[3:4] if born["nursed"] else ():
         nursed.end_nursed(pidfd)
-    _end_children()
+    ending.end_children()
     if keeper.keep_files:
-        _leave_files(settings, sandbox, keeper.expires)
+        ending.leave_files(settings, sandbox, keeper.expires)
     else:
-        _remove(settings, sandbox)
+        ending.remove(settings, sandbox)
     if keeper.ending:
         with contextlib.suppress(OSError):
             messages.send(keeper.ending, {"ok": {}})
     if stacked and not keeper.keep_files:
         Layers(settings.layout).collect()
-
-
-def _end_children() -> None:
-    """Kill the first process, and with it all behind the wall, and what else was started for the sandbox."""
-    while found := inspection.children(os.getpid()):
-        for pid in found:
-            os.kill(pid, signal.SIGKILL)
-        os.waitpid(-1, _WALL)
-
-
-def _undo(settings: Settings, sandbox: str) -> None:
-    """After a birth that failed. What was to be resumed stays as it was."""
-    if sweep.kept_until(settings.layout, sandbox):
-        _release(settings, sandbox)
-    else:
-        _remove(settings, sandbox)
-
-
-def _leave_files(settings: Settings, sandbox: str, until: float) -> None:
-    sweep.keep_until(settings.layout, sandbox, until)
-    _release(settings, sandbox)
-
-
-def _release(settings: Settings, sandbox: str) -> None:
-    """Remove everything of a sandbox but its files."""
-    if settings.hierarchy:
-        cgroups.Group(settings.hierarchy, sandbox).remove()
-    sweep.forget(sandbox, settings.layout.box(sandbox))
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(settings.layout.socket(sandbox))
-
-
-def _remove(settings: Settings, sandbox: str) -> None:
-    sweep.remove(settings.layout, settings.hierarchy, sandbox)

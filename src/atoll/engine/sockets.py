@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from .watchdog import Watchdog
+
 # What may lie in them: as much as is allowed of what the kernel does count, or a part of the memory.
 _LEAST, _PART = 64 << 20, 4
 # Fewer cannot hold much; of more, nobody could say in time what they hold.
@@ -82,3 +84,12 @@ class SocketWatch:
             if pid != self._first:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+
+
+Watch = Watchdog | SocketWatch
+
+
+def watches(born: dict[str, Any], box: str, processes: Callable[[], list[int]]) -> list[Watch]:
+    """All that a keeper looks at now and then, because the kernel does not hold it."""
+    found = Watchdog.needed(born, box), SocketWatch.needed(born, processes)
+    return [each for each in found if each is not None]
