@@ -242,7 +242,7 @@ def test_stateless_requests_need_their_fields_to_agree(server):
     listed = stateless("tools/list")
     status, fields, body = server.post(listed, Mcp_Session_Id=None, **FIELDS)
     result = json.loads(body)["result"]
-    assert (status, result["resultType"], len(result["tools"])) == (200, "complete", 18)
+    assert (status, result["resultType"], len(result["tools"])) == (200, "complete", 19)
     assert "mcp-session-id" not in fields
     mismatched = [
         (listed, {**FIELDS, "Mcp_Method": "tools/call"}),

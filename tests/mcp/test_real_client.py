@@ -80,7 +80,7 @@ def conversation(test):
 async def test_a_whole_conversation(connect, space, mode):
     async with connect(space, mode) as client:
         tools = (await client.list_tools()).tools
-        assert len(tools) == 18
+        assert len(tools) == 19
         done = await client.call_tool("execute_python", {"code": "x = 20\nx + 1"})
         assert done.structured_content["result"] == "21"
         assert done.content[0].text == "21"

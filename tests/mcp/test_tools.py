@@ -15,11 +15,13 @@ from atoll.mcp.catalog import TOOLS
 from atoll.mcp.pictures import kind_of
 from atoll.mcp.rich import blocks_of
 from atoll.mcp.sessiontools import moment
+from atoll.testing import wheels
 from atoll.types import Result
 
 NAMES = [
     "execute_python",
     "run_command",
+    "install_packages",
     "get_repl_context",
     "set_repl_context",
     "clear_repl_context",
@@ -62,6 +64,33 @@ def test_a_cell_keeps_its_variables_for_the_next(shared):
     other = shared.data("execute_python", code="x", session_id="cells", context="other")
     assert other["error"]["name"] == "NameError"
     assert other["success"] is False
+
+
+@pytest.fixture
+def index(tmp_path, monkeypatch):
+    wheels.use_only(tmp_path, monkeypatch)
+    wheels.make(tmp_path, "for-models", {"for_models.py": "A = 42\n"})
+
+
+def test_packages_are_installed_without_a_network(index):
+    with LineClient() as client:
+        assert "no network" in client.hello["instructions"]
+        assert "install_packages" in client.hello["instructions"]
+        done = client.tool("install_packages", packages=["for-models"], session_id="packs")
+        assert done["structuredContent"] == {"session_id": "packs", "packages": ["for-models"], "new_session": True}
+        answer = client.data("execute_python", code="import for_models; for_models.A", session_id="packs")
+        assert answer["result"] == "42"
+        absent = client.refusal("install_packages", packages=["absent"], session_id="packs")
+        assert "No matching distribution found for absent" in absent
+        for hostile in ("x @ https://169.254.169.254/latest", "--index-url=http://127.0.0.1", "/etc"):
+            client.refusal("install_packages", packages=[hostile], session_id="packs")
+
+
+def test_an_owner_may_take_the_installer_away():
+    with LineClient("--no-install") as client:
+        assert "install_packages" not in [tool["name"] for tool in client.ask("tools/list")["result"]["tools"]]
+        assert "install_packages" not in client.hello["instructions"]
+        assert "error" in client.ask("tools/call", {"name": "install_packages", "arguments": {"packages": ["x"]}})
 
 
 def test_code_that_raises_is_data_with_its_traceback(shared):

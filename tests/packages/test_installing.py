@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import os
 import threading
 
 import pytest
@@ -11,6 +12,7 @@ from tests import thorough
 
 from atoll import PackagesFailed, Sandbox
 from atoll.errors import Unsupported
+from atoll.home import state_dir
 from atoll.sandbox import AsyncSandbox
 from atoll.testing import wheels
 
@@ -81,7 +83,22 @@ def test_a_failing_install_says_why_and_the_sandbox_lives(index):
         assert sandbox.run_code("1 + 1").text == "2"
 
 
-def test_without_a_network_the_way_is_named():
+def test_without_a_network_wheels_are_fetched_outside_and_installed_inside(index):
+    wheels.make(
+        index, "outside-in", {"outside_in.py": "import made_with; A = made_with.A + 4\n"}, needs="made-with==1.0"
+    )
+    with Sandbox.create("jail") as sandbox:
+        sandbox.install(["outside-in"])
+        assert sandbox.run_code("import outside_in; outside_in.A").text == "5"
+        assert sandbox.run("ls /tmp").stdout == "", "the wheels are gone"
+        with pytest.raises(PackagesFailed, match="No matching distribution found for absent"):
+            sandbox.install(["absent"])
+        assert sandbox.run_code("outside_in.A").text == "5"
+    assert [name for name in os.listdir(f"{state_dir()}/environments") if name.startswith("wheels.")] == []
+
+
+def test_what_has_to_be_built_needs_a_network(index, monkeypatch):
+    monkeypatch.setenv("PIP_NO_BINARY", ":all:")
     with Sandbox.create("jail") as sandbox, pytest.raises(Unsupported, match=r"packages=\['numpy'\]"):
         sandbox.install(["numpy"])
 

@@ -61,7 +61,17 @@ def _install(client: str, scope: str, name: str, options: list[str], *, dry: boo
         say(f"{place.path} has it already.")
         return 0
     say(f"{place.path} has the server {name!r} now." + (f" What it was is in {backup}." if backup else ""))
+    say(_has(options))
     return 0
+
+
+def _has(options: list[str]) -> str:
+    """What its sessions will have, as a model that uses them is told, and how to give them more."""
+    given = {option.split("=")[0] for option in options}
+    network = "the network that you gave them" if "--network" in given else "no network"
+    packages = "your packages" if "--packages" in given else "Python's standard library"
+    more = "" if "--packages" in given else "; `-- --packages pandas,matplotlib` gives them some from the start"
+    return f"Its sessions have {network} and {packages}; the tool install_packages adds others{more}."
 
 
 def _command(options: list[str]) -> list[str]:

@@ -43,6 +43,7 @@ def main(words: list[str]) -> int:
     add("--allow-source", metavar="DIR", action="append", default=[],
         help="let sessions begin with DIR or a directory below it; it is never changed; may be repeated")  # fmt: skip
     add("--allow-apply", action="store_true", help="let `apply` take over changes of a session into its directory")
+    add("--no-install", action="store_true", help="no `install_packages`: sessions ask the package index for nothing")
     add("--max-output", metavar="COUNT", default="100000", help="characters of text in one answer (default: 100000)")
     add("--max-sessions", metavar="COUNT", default="32", help="sessions at once (default: 32)")
     add("--with-echo", action="store_true", help="offer the tool `echo`, for measuring")

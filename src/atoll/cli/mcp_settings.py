@@ -31,6 +31,7 @@ def settings_of(args: Any) -> Settings:
         sources=tuple(_source(path, apply=args.allow_apply) for path in args.allow_source),
         preset=_preset(args.preset),
         apply=args.allow_apply,
+        install=not args.no_install,
         max_output=most,
         max_sessions=sessions,
         echo=args.with_echo,

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from typing import Any
 
 from ..errors import PackagesFailed, Unsupported
-from ..packages import settings
+from ..home import state_dir
+from ..packages import cache, settings
 from ..policy.limits import check_timeout
 from ..policy.requirements import check_requirements
-from ..types import Capability
+from ..types import Capability, Completed
 from . import workshop
+from .fetching import Wanted, fetch
 from .links import Links
 from .progress import Lines, reason_of
 from .record import Record
 from .running import Callback, check_listener
+from .transfer import upload_tree
+
+_CLEAN_UP = 30.0
 
 
 async def install(
@@ -30,21 +37,47 @@ async def install(
         raise Unsupported(
             "A sandbox with an image has the image's own Python.", hint="Run its installer, such as `pip install`."
         )
-    if spec.network == "none":
-        raise Unsupported(
-            "install() fetches packages, and this sandbox has no network.",
-            hint='Make it with network="all", or name the packages when it is made: '
-            f"Sandbox.create(packages={list(wanted)}).",
-        )
     if not wanted:
         return
     lines = Lines(on_progress)
     known = settings.read()
-    sources = known.remote()
-    for path in known.shown():
-        await lines.say_once(f"{path} is left out: a sandbox that runs already cannot be shown files of the host.")
     visible = [workshop.user_site(), *([workshop.environment_site()] if spec.packages else [])]
-    order = {"user": True, "packages": wanted, "options": sources.inside(), "visible": visible}
-    completed = await workshop.perform(links, order, timeout, lines)
+    order = {"user": True, "packages": wanted, "visible": visible}
+    if spec.network == "none":
+        completed = await _install_fetched(links, known, order, timeout, lines)
+    else:
+        sources = known.remote()
+        for path in known.shown():
+            await lines.say_once(f"{path} is left out: a sandbox that runs already cannot be shown files of the host.")
+        completed = await workshop.perform(links, {**order, "options": sources.inside()}, timeout, lines)
     if not completed.success:
         raise PackagesFailed(reason_of(wanted, completed))
+
+
+async def _install_fetched(
+    links: Links, known: settings.Sources, order: dict[str, Any], timeout: float | None, lines: Lines
+) -> Completed:
+    """For a sandbox without a network: pip fetches wheels on the host, where it can start no program, and installs
+    them inside."""
+    if known.wants_source:
+        raise Unsupported(
+            "Your settings of pip want packages to be built from source, which takes a network.",
+            hint=f'Make the sandbox with network="all" or packages={list(order["packages"])}.',
+        )
+    io = links.io
+    place = await io.in_thread(lambda: cache.wheels_place(state_dir()))
+    try:
+        seconds = workshop.SECONDS if timeout is None else timeout
+        wanted = Wanted(workshop.python(), order["packages"], known, f"{place}/fetched", seconds)
+        fetched = await fetch(io, wanted, lines)
+        if not fetched.success:
+            return fetched
+        inside = f"/tmp/{os.path.basename(place)}"  # noqa: S108 - the sandbox's own
+        await upload_tree(links, wanted.wheels, inside)
+    finally:
+        await io.in_thread(lambda: cache.discard(place))
+    try:
+        return await workshop.perform(links, {**order, "options": [], "wheels": inside}, timeout, lines)
+    finally:
+        with io.shield(_CLEAN_UP):
+            await links.ask("remove", path=inside, recursive=True, missing_ok=True)

@@ -84,6 +84,23 @@ TOOLS: dict[str, Tool] = {
         destructive=True,
         open_world=True,
     ),
+    "install_packages": Tool(
+        "Install Python packages",
+        "Install Python packages from the package index in a session, for its execute_python and run_command. Works "
+        "without a network: wheels are fetched outside, and no code of theirs runs there.",
+        {
+            "packages": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "What to install, as pip takes it: pandas, numpy>=2, uvicorn[standard]==0.30.*",
+            },
+            "session_id": _SESSION,
+        },
+        "installing",
+        ("packages",),
+        idempotent=True,
+        open_world=True,
+    ),
     "get_repl_context": Tool(
         "Look at variables",
         "The Python variables of a session: all of them in short, or the value of one as JSON.",
@@ -278,7 +295,8 @@ _handlers: dict[str, Handler] = {}
 
 
 def offered(settings: Settings) -> dict[str, Tool]:
-    return {**TOOLS, "echo": _ECHO} if settings.echo else TOOLS
+    tools = TOOLS if settings.install else {name: tool for name, tool in TOOLS.items() if name != "install_packages"}
+    return {**tools, "echo": _ECHO} if settings.echo else tools
 
 
 def schemas(settings: Settings) -> dict[str, Schema]:

@@ -42,6 +42,7 @@ OUTPUTS: dict[str, dict[str, Any]] = {
         session_id=_TEXT, success=_FLAG, exit_code=_COUNT, stdout=_TEXT, stderr=_TEXT, duration=_NUMBER,
         timed_out=_FLAG, truncated=_FLAG, new_session=_FLAG,
     ),
+    "install_packages": _object(session_id=_TEXT, packages=_NAMES, new_session=_FLAG),
     "get_repl_context": {
         "type": "object",
         "properties": {

@@ -14,6 +14,7 @@ from .arguments import check
 from .calls import Call, Cancelled
 from .desk import Desk, Outcome, Progress, refused
 from .encoding import encoded, error_line, progress_line, result_line
+from .instructions import instructions
 from .messages import is_id
 from .ownground import leave_sources
 from .pinned import pin
@@ -24,11 +25,6 @@ MAX_RUNNING = 64
 
 _INFO = {"name": "atoll", "title": "atoll sandboxes", "version": atoll.__version__}
 _ABILITIES: dict[str, Any] = {"tools": {}}
-_INSTRUCTIONS = (
-    "Runs code behind a wall. A session is a sandbox with its own files, variables and packages; it is made when its "
-    "session_id is first used, and lives on when this server ends. execute_python keeps its variables from call to "
-    "call. Files of the session are under /workspace. Nothing reaches the host but by `apply`."
-)
 _STAMP = encoded({revisions.SERVER_KEY: _INFO})
 
 Send = Callable[[bytes], None]
@@ -175,7 +171,7 @@ class Server:
                 "protocolVersion": talk.revision,
                 "capabilities": _ABILITIES,
                 "serverInfo": _INFO if revisions.has_structure(talk.revision) else _plain_info(),
-                "instructions": _INSTRUCTIONS,
+                "instructions": instructions(self.settings),
             }
         )
 
@@ -185,7 +181,7 @@ class Server:
                 "resultType": "complete",
                 "supportedVersions": [*revisions.HANDSHAKE, *revisions.STATELESS],
                 "capabilities": _ABILITIES,
-                "instructions": _INSTRUCTIONS,
+                "instructions": instructions(self.settings),
                 "ttlMs": 0,
                 "cacheScope": "private",
                 "_meta": {revisions.SERVER_KEY: _INFO},

@@ -30,6 +30,7 @@ class Settings(NamedTuple):
         sources: directories of the host; a session may be made over one of them, or one below.
         preset: the rules for a session over such a directory.
         apply: whether `apply` may change the source of a session.
+        install: whether sessions may have packages of the host's package index installed.
         max_output: characters of text in one answer.
         max_sessions: how many there may be at once.
         echo: whether the tool `echo` is there, which measures what a call costs that does nothing.
@@ -42,6 +43,7 @@ class Settings(NamedTuple):
     sources: tuple[str, ...] = ()
     preset: str = DEFAULT
     apply: bool = False
+    install: bool = True
     max_output: int = 100_000
     max_sessions: int = 32
     echo: bool = False

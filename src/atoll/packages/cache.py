@@ -139,6 +139,24 @@ def draft(environment: Environment) -> str:
     return path
 
 
+def wheels_place(home: str) -> str:
+    """A new directory for wheels that go to one sandbox; to be removed by `discard`. Those of the dead are removed.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    import tempfile
+
+    top = directory(home)
+    os.makedirs(top, mode=0o700, exist_ok=True)
+    for name in os.listdir(top):
+        prefix, _, rest = name.partition(".")
+        pid = rest.partition(".")[0]
+        if prefix == "wheels" and not (pid.isdigit() and os.path.exists(f"/proc/{pid}")):
+            discard(f"{top}/{name}")
+    return tempfile.mkdtemp(prefix=f"wheels.{os.getpid()}.", dir=top)
+
+
 def publish(environment: Environment, path: str, about: dict[str, Any]) -> None:
     """Make a finished draft the environment. It is on the disk before it has the name.
 

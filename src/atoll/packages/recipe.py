@@ -1,8 +1,8 @@
 """What runs inside the wall to make an environment. Its source goes to the sandbox's own Python; atoll imports
 only the constants.
 
-It gets one JSON object: `place` (an empty directory), `packages`, `options` (pip's), `wheels` (a directory of them, all
-of which and nothing else is to be installed), `uv` (its path, if it is to be used), `user_site`.
+It gets one JSON object: `place` (an empty directory), `packages`, `options` (pip's), `wheels` (a directory of all that
+is needed, and nothing else is looked for), `uv` (its path, if it is to be used), `user_site`.
 """
 
 from __future__ import annotations
@@ -111,6 +111,8 @@ def install(order: dict[str, Any], python: str) -> int:
 
 def install_for_user(order: dict[str, Any]) -> int:
     """Into the sandbox user's own site, on top of what the sandbox has."""
+    if wheels := order.get("wheels"):
+        order = {**order, "options": [["no-index", "1"], ["find-links", wheels]]}
     words = [*pip_command(), "install", "--user", "--no-input", "--progress-bar=off", "--no-cache-dir",
              "--disable-pip-version-check", "--no-warn-script-location", "--retries=2"]  # fmt: skip
     environment = {**os.environ, "PIP_BREAK_SYSTEM_PACKAGES": "1", "PYTHONPATH": ":".join(order["visible"])}
