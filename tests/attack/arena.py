@@ -110,7 +110,7 @@ class Arena:
     def ask(self, operation, pending, box):
         """Wait for an answer as long as it may take; gives it, or raises Refused or Late."""
         began = time.monotonic()
-        limit = plan.DEADLINES.get(operation, plan.DEADLINE) + self._wall.busy
+        limit = plan.DEADLINES.get(operation, plan.DEADLINE) + self._wall.patience(operation)
         try:
             answer = self._pace.wait(pending, limit)
         except queue.Empty:

@@ -25,6 +25,10 @@ _NEEDED = {
 }  # fmt: skip
 
 
+# What first has each context keep its variables.
+_KEEPING = ("snapshot", "fork", "stop", "checkpoint")
+
+
 class Wall(NamedTuple):
     """A wall, as far as an attack is concerned.
 
@@ -36,6 +40,7 @@ class Wall(NamedTuple):
         ids: the host's that its tasks have where root makes it; None where hostile code is no task of the host's.
         shared: of what `judge.Task` knows of a wall's tasks, what they may have in common with the host.
         busy: how long, in seconds, a steward may serve nobody else while its wall is frozen, exchanged or made anew.
+        keeping: how long attackers in contexts may take over keeping their variables, all together.
         trusted: whether a task in a sandbox's group is atoll's own, or the runtime's, and runs nobody's code.
     """
 
@@ -47,7 +52,12 @@ class Wall(NamedTuple):
     ids: range | None = judge.SANDBOX_IDS
     shared: frozenset[str] = frozenset()
     busy: float = 0.0
+    keeping: float = 0.0
     trusted: Callable[..., bool] = lambda _task, _seen: False
+
+    def patience(self, operation):
+        """How much longer than elsewhere an operation may take here, in seconds."""
+        return self.busy + (self.keeping if operation in _KEEPING else 0.0)
 
     @property
     def lacks(self):
@@ -106,7 +116,7 @@ WALLS = {
         # Nothing but the filter, Landlock and the lack of rights is around an instance: it can name nothing else.
         Wall(
             "wasm", attackers.INSTANCE, ("root",) if os.getuid() == 0 else ("user",), stays=True, ids=None,
-            shared=frozenset(("ids", "depth", "mounts", "users")), trusted=_is_guest,
+            shared=frozenset(("ids", "depth", "mounts", "users")), keeping=190.0, trusted=_is_guest,
         ),
     )
 }  # fmt: skip
