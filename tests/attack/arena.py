@@ -1,32 +1,42 @@
 """One round: sandboxes with attackers in them, what is done to them from outside, and a judge who always looks."""
 
 import contextlib
+import glob
 import os
 import queue
 import shutil
 import signal
+import socket
+import struct
+import sysconfig
 import threading
 import time
 
 from tests.attack import attackers, judge, plan
+from tests.attack.walls import WALLS
 from tests.escape import residue
 from tests.escape.harness import Maker, Refused
 
 from atoll import errors
+from atoll.drivers.docker_engine import Engine, Refused as EngineRefused
+from atoll.engine import cgroups
 
 # Of this process alone: what is left of it is found, and killed, by its id, and several may attack at once.
 USER = 62000 + os.getpid() % 3000
 # What one look at the machine may wait for the next, in seconds.
 _LOOK = 0.7
 _ENDING = 30.0
+# The first sandbox of a state directory may have to make what all others stand on.
+_FIRST = 120.0
 
 
 class Arena:
     """A round that is played to its end by `play`."""
 
     def __init__(self, round, report, marker):
-        """`marker` is a path of the host, in a directory that is made the round's user's alone."""
+        """`marker` is a path of the host that nobody inside can reach. Beside it will be a file that nobody reads."""
         self._round = round
+        self._wall = WALLS[round.wall]
         self.report = report
         self._marker = marker
         self._tag = f"atk{os.getpid()}"
@@ -34,6 +44,9 @@ class Arena:
         self._ids = set()
         self._over = threading.Event()
         self._pace = Pace()
+        self._secret = os.urandom(16).hex()
+        self._space = None
+        self._engine = _engine() if round.wall == "docker" else None
 
     def play(self):
         """What it finds is in the report afterwards."""
@@ -49,12 +62,18 @@ class Arena:
         self.report.rounds += 1
 
     def open(self):
-        if os.getuid() == 0:
-            os.chown(os.path.dirname(self._marker), self._uid, self._uid)
-        self._maker = Maker("atk", self._uid)
+        # Whoever comes there may write, whatever id it has.
+        os.chmod(os.path.dirname(self._marker), 0o777)
+        with open(f"{self._marker}.secret", "w", encoding="ascii") as file:
+            file.write(self._secret)
+        self._maker = Maker("atk", self._uid, driver=self._wall.name, env=_environment(), packages=_PACKAGES)
         self.state = self._maker.state
         self._began = residue.start_time(self._maker._process.pid)
-        self._space = residue.mount_namespace(self._maker.zygote())
+        if self._wall.name == "jail":
+            self._space = residue.mount_namespace(self._maker.zygote())
+        else:
+            made = self._pace.wait(self._maker.begin("create"), _FIRST)
+            self._pace.wait(self.begin("destroy", made["id"]), _FIRST)
         self._judging = threading.Thread(target=self._judge)
         self._judging.start()
         threading.Thread(target=self._pace.follow, args=(self._over,), daemon=True).start()
@@ -69,6 +88,7 @@ class Arena:
             # A sandbox that cannot be ended must not keep the others from it.
             with contextlib.suppress(queue.Empty, Refused):
                 self._pace.wait(self._maker.begin(request), _ENDING / 2)
+        self._end_warm()
         deadline = time.monotonic() + patience
         while (left := self._left()) and time.monotonic() < deadline:
             time.sleep(0.2)
@@ -79,7 +99,7 @@ class Arena:
         self.clean()
 
     def violate(self, kind, box, what):
-        self.report.violate(kind, self._round.number, self._round.user, box, what)
+        self.report.violate(kind, self._round.number, f"{self._round.wall} {self._round.user}", box, what)
 
     def _guarded(self, box):
         try:
@@ -90,7 +110,7 @@ class Arena:
     def ask(self, operation, pending, box):
         """Wait for an answer as long as it may take; gives it, or raises Refused or Late."""
         began = time.monotonic()
-        limit = plan.DEADLINES.get(operation, plan.DEADLINE)
+        limit = plan.DEADLINES.get(operation, plan.DEADLINE) + self._wall.patience(operation)
         try:
             answer = self._pace.wait(pending, limit)
         except queue.Empty:
@@ -129,9 +149,14 @@ class Arena:
         self._ids.update(ids)
 
     def begin_attack(self, step, id):
-        """Bring an attacker in; it goes on by itself."""
+        """Bring an attacker in; it goes on by itself. Where it cannot, gives what it will answer at its end."""
         options = step["options"]
-        text = attackers.source(step["kind"], step["seed"], self._tag, self._marker, options)
+        secrets = [f"{self._marker}.secret", *([self._engine.path] if self._engine else ())]
+        text = attackers.source(step["kind"], step["seed"], self._tag, self._marker, options, secrets)
+        if self._wall.stays:
+            self.report.note_attacker(step["kind"])
+            context = f"{step['kind']}-{step['seed'] % 100}"
+            return self.begin("run_code", id, code=text, timeout=options["seconds"], context=context)
         if step["in_context"]:
             pending = self.begin("run_code", id, code=text, timeout=10.0)
         else:
@@ -140,6 +165,14 @@ class Arena:
         # Others may have left it no room for its threads; were it always so, it would not be an attack.
         error = answer.get("error") if isinstance(answer, dict) else None
         self.report.note_attacker(step["kind"], error["name"] if error else "")
+        self.listen(answer, id)
+        return None
+
+    def listen(self, answer, id):
+        """What an attacker says must not be what only the host knows."""
+        said = str(answer.get("stdout", "")) if isinstance(answer, dict) else ""
+        if self._secret in said or "reached" in said:
+            self.violate("escape", id, "it has read a file of the host, or reached a socket there")
 
     def _source(self):
         """A directory of the host's that sandboxes see."""
@@ -159,18 +192,39 @@ class Arena:
 
     def _judge(self):
         host = next(task for task in judge.tasks() if task.pid == os.getpid())
-        allowed = judge.SANDBOX_IDS if self._uid == 0 else range(self._uid, self._uid + 1)
+        wall = self._wall
+        allowed = wall.ids if self._uid == 0 or wall.ids is None else range(self._uid, self._uid + 1)
+        group = wall.group if self._uid == 0 and (self._engine or cgroups.find() is not None) else ""
         births, doubles = judge.Lasting(judge.BIRTH), judge.Lasting(2.0)
         while not self._over.wait(_LOOK):
             seen = judge.tasks()
-            for fault in judge.escaped(seen, self._tag, host, allowed):
+            for fault in judge.escaped(seen, self._tag, host, allowed, wall.shared, group):
                 self.violate("escape", "", f"task {fault.task.tid} of process {fault.task.pid}: {fault.why}")
-            found = {fault.task.key: fault for fault in judge.misplaced(seen, tuple(self._ids), host, allowed)}
+            faults = judge.misplaced(seen, self._groups(), host, allowed, wall.shared, wall.trusted)
+            found = {fault.task.key: fault for fault in faults}
             for key in births.look(found, time.monotonic()):
                 self.violate("escape", "", f"task {key[1]} in a sandbox's control group: {found[key].why}")
             for id in doubles.look(judge.shared_ids(seen), time.monotonic()):
                 self.violate("shared id", "", f"two sandboxes have the host id {id}")
             self._look_for_marker()
+
+    def _groups(self):
+        """The names of the sandboxes' control groups, with some of the path."""
+        if self._engine is None:
+            return tuple(f"atoll/{id}" for id in tuple(self._ids))
+        return tuple(f"docker/{container['Id']}" for container in self._containers())
+
+    def _containers(self):
+        filters = {"label": [f"atoll.home={self.state}"]}
+        return self._engine.get("/containers/json", all=True, filters=filters) or []
+
+    def _end_warm(self):
+        """What stewards are forked from waits for the next one, and would be taken for what is left."""
+        for path in glob.glob(f"{self.state}/run/stewards-*"):
+            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
+                line.connect(path)
+                pid = struct.unpack("iII", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+                os.kill(pid, signal.SIGKILL)
 
     def _look_for_marker(self):
         if os.path.exists(self._marker):
@@ -180,11 +234,14 @@ class Arena:
     def _left(self):
         state = self._maker.state
         found = {
-            "processes": sorted({*residue.in_mount_namespace(self._space), *self._of_attackers()}),
+            "processes": sorted({*self._ours(), *self._of_attackers()}),
             "loop devices": residue.loop_devices(state),
             "mounts": residue.mounts(state),
             "boxes": _names(f"{state}/jail/boxes"),
             "sockets": [name for name in _names(f"{state}/jail/run") if name.startswith("sb-")],
+            "files": [name for name in _names(f"{state}/{self._wall.name}") if name.startswith(f"{self._wall.name}-")],
+            "drafts": [name for name in _names(f"{state}/{self._wall.name}/.snapshots") if name.startswith(".draft")],
+            "containers": [each["Names"] for each in self._containers()] if self._engine else [],
         }
         for id in self._ids:
             for what, look in (
@@ -193,6 +250,12 @@ class Arena:
             ):  # fmt: skip
                 found.setdefault(what, []).extend(look(id))
         return {what: some for what, some in found.items() if some}
+
+    def _ours(self):
+        """Processes that keep sandboxes, or that they keep."""
+        if self._space is not None:
+            return residue.in_mount_namespace(self._space)
+        return residue.started_with(self.state)
 
     def _of_attackers(self):
         mine = {task.pid for task in judge.tasks() if task.name == self._tag}
@@ -212,7 +275,12 @@ class Arena:
         self._maker._process.stdin.close()
 
     def clean(self):
-        """Remove the round's directories, but for what is still mounted."""
+        """Remove the round's directories, but for what is still mounted, and its snapshots."""
+        if self._engine:
+            filters = {"label": [f"atoll.home={self.state}"]}
+            for image in self._engine.get("/images/json", filters=filters) or []:
+                with contextlib.suppress(EngineRefused):
+                    self._engine.delete(f"/images/{image['Id']}", force=True)
         for directory in (self._maker.top, self._maker._shared):
             if directory:
                 shutil.rmtree(directory, ignore_errors=True)
@@ -220,6 +288,21 @@ class Arena:
 
 class Late(Exception):
     """An operation did not end in time."""
+
+
+# Where the drivers' own packages are.
+_PACKAGES = sysconfig.get_path("purelib")
+
+
+def _environment():
+    """What is made once for a machine, and not for each round."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    told = {"XDG_CACHE_HOME": cache, "DOCKER_HOST": os.environ.get("DOCKER_HOST")}
+    return {name: value for name, value in told.items() if value}
+
+
+def _engine():
+    return Engine(os.environ["DOCKER_HOST"].removeprefix("unix://"))
 
 
 def is_own(name, operation):
@@ -282,6 +365,7 @@ class Play:
         self._arena = arena
         self._box = box
         self._twins = []
+        self._cells = []
         self._done = threading.Event()
 
     def run(self):
@@ -300,12 +384,20 @@ class Play:
             self._done.set()
             watching.join()
             self._destroy_all()
+            self._hear_all()
+
+    def _hear_all(self):
+        """The cells of attackers have ended with the sandbox, or before."""
+        for pending in self._cells:
+            with contextlib.suppress(Late, Refused):
+                self._arena.listen(self._arena.ask("attack", pending, self._id), self._id)
 
     def _step(self, step):
         """Whether the sandbox is still there afterwards."""
         try:
             if step.operation == "attack":
-                self._arena.begin_attack(step.keywords, self._id)
+                pending = self._arena.begin_attack(step.keywords, self._id)
+                self._cells += [] if pending is None else [pending]
             elif step.operation == "expire":
                 self._expire()
             elif step.operation == "destroy":
@@ -327,7 +419,7 @@ class Play:
         self._arena.note_ids(twins)
         for id in twins:
             with contextlib.suppress(Refused):
-                self._arena.ask("run", self._arena.begin("run", id, command="echo alive", timeout=5.0), id)
+                self._arena.ask("run_code", self._arena.begin("run_code", id, code="1 + 1", timeout=5.0), id)
             self._destroy(id)
 
     def _expire(self):

@@ -32,6 +32,7 @@ class Task(NamedTuple):
     users: str
     groups: str
     """Its control groups, as one text."""
+    parent: int = 0
 
     @property
     def key(self):
@@ -63,7 +64,8 @@ def _task(pid, tid, groups):
     top = f"/proc/{pid}/task/{tid}"
     try:
         lines = dict(line.split(":", 1) for line in _read(f"{top}/status").splitlines() if ":" in line)
-        started = int(_read(f"{top}/stat").rpartition(")")[2].split()[19])
+        fields = _read(f"{top}/stat").rpartition(")")[2].split()
+        started, parent = int(fields[19]), int(fields[1])
         state = lines["State"].split()[0]
         if state in "ZX":
             return None
@@ -72,7 +74,7 @@ def _task(pid, tid, groups):
             (*map(int, lines["Uid"].split()), *map(int, lines["Gid"].split())),
             int(lines["CapEff"], 16) | int(lines["CapPrm"], 16) | int(lines["CapBnd"], 16) | int(lines["CapAmb"], 16),
             int(lines["Seccomp"]), lines["NoNewPrivs"].strip() == "1", len(lines["NSpid"].split()),
-            _link(f"{top}/ns/mnt"), _link(f"{top}/ns/user"), groups,
+            _link(f"{top}/ns/mnt"), _link(f"{top}/ns/user"), groups, parent,
         )  # fmt: skip
     except (OSError, KeyError, IndexError, ValueError):
         return None  # it ended meanwhile
@@ -90,42 +92,62 @@ def _link(path):
         return ""
 
 
-def weaknesses(task, host, allowed):
+def weaknesses(task, host, allowed, shared=frozenset()):
     """Why a task is not behind the wall: nothing if it is.
 
-    `host` is a task of the host's, `allowed` are the ids that it may have there.
+    `host` is a task of the host's, `allowed` are the ids that it may have there. In what is `shared`, by its name in
+    `Task`, a wall promises nothing.
     """
-    found = []
+    found = {}
     if any(id not in allowed for id in task.ids):
-        found.append(f"it has the host ids {sorted(set(task.ids))}")
+        found["ids"] = f"it has the host ids {sorted(set(task.ids))}"
     if task.capabilities:
-        found.append(f"it has capabilities {task.capabilities:x}")
+        found["capabilities"] = f"it has capabilities {task.capabilities:x}"
     if task.seccomp != 2:
-        found.append("it has no filter")
+        found["seccomp"] = "it has no filter"
     if not task.no_new_privs:
-        found.append("it may gain privileges")
+        found["no_new_privs"] = "it may gain privileges"
     if task.depth <= host.depth:
-        found.append("it is in the host's pid namespace")
+        found["depth"] = "it is in the host's pid namespace"
     if task.mounts and task.mounts == host.mounts:
-        found.append("it sees the host's mounts")
+        found["mounts"] = "it sees the host's mounts"
     if task.users and task.users == host.users:
-        found.append("it is in the host's user namespace")
-    return found
+        found["users"] = "it is in the host's user namespace"
+    return [why for what, why in found.items() if what not in shared]
 
 
-def escaped(seen, tag, host, allowed):
-    """Tasks that hostile code named, and that are not behind a wall. No task of atoll's ever has such a name."""
-    return [
-        Fault(task, "; ".join(why)) for task in seen if task.name == tag and (why := weaknesses(task, host, allowed))
-    ]
+def escaped(seen, tag, host, allowed, shared=frozenset(), group=""):
+    """Tasks that hostile code named, and that are not behind a wall. No task of atoll's ever has such a name.
 
-
-def misplaced(seen, ids, host, allowed):
-    """Tasks in a sandbox's control group that are not behind its wall; some are still on their way there."""
+    Where `allowed` is None hostile code is no task of the host's. Its control groups have `group` in their names.
+    """
     return [
         Fault(task, "; ".join(why))
         for task in seen
-        if any(f"/atoll/{id}" in task.groups for id in ids) and (why := weaknesses(task, host, allowed))
+        if task.name == tag
+        and (
+            why := ["it runs on the host's kernel"]
+            if allowed is None
+            else [
+                *weaknesses(task, host, allowed, shared),
+                *(["it has left its control group"] if group not in task.groups else ()),
+            ]
+        )
+    ]
+
+
+def misplaced(seen, names, host, allowed, shared=frozenset(), trusted=lambda _task, _seen: False):
+    """Tasks in a sandbox's control group that are not behind its wall; some are still on their way there.
+
+    `names` are those of the groups, with some of their path.
+    """
+    groups = tuple(f"/{name}" for name in names)
+    return [
+        Fault(task, "; ".join(why))
+        for task in seen
+        if any(each in task.groups for each in groups)
+        and not trusted(task, seen)
+        and (why := weaknesses(task, host, allowed or (), shared))
     ]
 
 

@@ -4,6 +4,7 @@ import random
 from typing import Any, NamedTuple
 
 from tests.attack import attackers
+from tests.attack.walls import WALLS
 
 SECONDS = 25.0
 """How long attackers go on, unless their sandbox ends first."""
@@ -49,49 +50,53 @@ class Round(NamedTuple):
     number: int
     user: str
     boxes: list[Box]
+    wall: str = "jail"
 
 
-def make(seed, number, users):
-    """The same for the same arguments."""
+def make(seed, number, users, walls=("jail",)):
+    """The same for the same arguments. Each wall has its turn, and behind it each user that can make its sandboxes."""
     chance = random.Random(f"{seed}/{number}")
-    boxes = [_box(chance) for _ in range(chance.choice([2, 2, 3]))]
-    return Round(number, users[number % len(users)], boxes)
+    turns = [(wall, user) for wall in walls for user in users if user in WALLS[wall].users]
+    wall, user = turns[number % len(turns)]
+    boxes = [_box(chance, WALLS[wall]) for _ in range(chance.choice([2, 2, 3]))]
+    return Round(number, user, boxes, wall)
 
 
-def _box(chance):
+def _box(chance, wall):
     pids = chance.choice([256, 256, 1200])
     resources = {"pids": pids, "memory": "512M", "disk": "256M"}
     has_source = chance.random() < 0.7
     wishes = {"resources": resources, "lifetime": 300.0, "timeout": 10.0}
-    if has_source and chance.random() < 0.7:
+    if has_source and chance.random() < 0.7 and "set_permissions" not in wall.lacks:
         wishes["permissions"] = chance.choice(_PRESETS[:2])
-    steps = [_attack(chance, pids) for _ in range(chance.randint(2, 4))]
+    steps = [_attack(chance, pids, wall) for _ in range(chance.randint(2, 4))]
     names = []
     for _ in range(chance.randint(8, 14)):
-        steps += _operation(chance, names, has_source, pids)
+        steps += _operation(chance, names, has_source, pids, wall)
     steps.append(Step(chance.choice(["destroy", "destroy", "expire"]), {}, 0))
     return Box(wishes, has_source, steps)
 
 
-def _attack(chance, pids):
-    kinds = list(attackers.KINDS)
+def _attack(chance, pids, wall):
+    kinds = wall.kinds
     kind = chance.choices(kinds, [_FAVOURITES.get(each, 1) for each in kinds])[0]
     options = {"seconds": SECONDS, "pids": pids, "threads": chance.choice([3, 40]), "open": chance.choice([4, 60])}
-    in_context = kind in attackers.IN_CONTEXTS or chance.random() < 0.6
+    in_context = wall.stays or kind in attackers.IN_CONTEXTS or chance.random() < 0.6
     return Step(
         "attack", {"kind": kind, "seed": chance.randrange(1 << 30), "in_context": in_context, "options": options}, 0
     )
 
 
-def _operation(chance, names, has_source, pids):
+def _operation(chance, names, has_source, pids, wall):
     """One operation, with what must come before or after it."""
-    operation = chance.choices(list(_OPERATIONS), list(_OPERATIONS.values()))[0]
+    offered = {name: often for name, often in _OPERATIONS.items() if name not in wall.lacks}
+    operation = chance.choices(list(offered), list(offered.values()))[0]
     wait = chance.choice([0, 0, 0.05, 0.3, 1.0])
     if operation == "snapshot" or (operation in ("rollback", "forget") and not names):
         names.append(f"s{len(names)}-{chance.randrange(1 << 20):x}")
         return [Step("snapshot", {"name": names[-1], "wait": 1.0, "force": chance.random() < 0.5}, wait)]
     if operation in ("rollback", "forget"):
-        return [Step(operation, {"name": chance.choice(names)}, wait), _attack(chance, pids)]
+        return [Step(operation, {"name": chance.choice(names)}, wait), _attack(chance, pids, wall)]
     if operation == "set_permissions" and has_source:
         return [Step(operation, {"permissions": chance.choice(_PRESETS), "force": chance.random() < 0.5}, wait)]
     if operation in ("fork", "set_permissions"):
@@ -99,7 +104,7 @@ def _operation(chance, names, has_source, pids):
         return [Step("fork", {"n": chance.choice([1, 1, 1, 3]), "wait": 1.0, "force": force}, wait)]
     if operation in ("pause", "stop"):
         first = Step(operation, {"wait": 1.0} if operation == "stop" else {}, wait)
-        return [first, Step("resume", {}, chance.choice([0, 0.2])), _attack(chance, pids), _attack(chance, pids)]
+        return [first, Step("resume", {}, chance.choice([0, 0.2])), *(_attack(chance, pids, wall) for _ in range(2))]
     return [Step(operation, _KEYWORDS.get(operation, {}), wait)]
 
 

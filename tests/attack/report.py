@@ -21,8 +21,10 @@ class Violation(NamedTuple):
 class Report:
     """May be told things by many threads at once."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, how="--users root"):
+        """`how` it is to be played again, as the command takes it."""
         self.seed = seed
+        self._how = how
         self.began = time.monotonic()
         self.rounds = 0
         self.attackers = collections.Counter()
@@ -82,9 +84,7 @@ class Report:
         lines += ["", f"violations: {len(self.violations) or 'none'}"]
         for each in self.violations:
             lines.append(f"  {each.kind}, after {each.after:.0f} s, {each.user}'s {each.box or 'machine'}: {each.what}")
-            lines.append(
-                f"    again: python -m tests.attack --seed {self.seed} --round {each.round} --users {each.user}"
-            )
+            lines.append(f"    again: python -m tests.attack --seed {self.seed} --round {each.round} {self._how}")
         return "\n".join(lines) + "\n"
 
     def _errors_of(self, name):

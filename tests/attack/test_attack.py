@@ -5,6 +5,7 @@ import os
 import pytest
 from tests import thorough
 from tests.attack.__main__ import attack
+from tests.attack.walls import WALLS, missing
 
 USERS = ("root", "user") if os.getuid() == 0 else ("user",)
 MINUTES = 10
@@ -15,6 +16,17 @@ MINUTES = 10
 @pytest.mark.parametrize("user", USERS)
 def test_one_round_of_random_attackers_breaks_nothing(user):
     report = attack(0, thorough.SEED, (user,), rounds=[0])
+    assert report.violations == [], report.text()
+
+
+@pytest.mark.slow
+@pytest.mark.escape
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("wall", ["docker", "gvisor", "wasm"])
+def test_one_round_behind_another_wall_breaks_nothing(wall):
+    if reason := missing(wall):
+        pytest.skip(reason)
+    report = attack(0, thorough.SEED, WALLS[wall].users[:1], rounds=[0], walls=(wall,))
     assert report.violations == [], report.text()
 
 

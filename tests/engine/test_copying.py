@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
@@ -161,3 +162,24 @@ def test_no_device_comes_along(tmp_path):
     os.mkfifo(source / "pipe")
     copy_tree(str(source), str(target))
     assert sorted(os.listdir(target)) == ["pipe", "removed"]
+
+
+def test_a_hole_stays_one_on_another_file_system(tmp_path, monkeypatch):
+    """Where the kernel copies nothing by itself. Zeros in its place would let a small disk fill the host's."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.mkdir()
+    with open(source / "hole", "wb") as file:
+        file.truncate(256 << 20)
+        for place in (0, 100 << 20, (256 << 20) - 3):
+            file.seek(place)
+            file.write(b"end")
+    assert os.stat(source / "hole").st_blocks * 512 < 1 << 20
+
+    def refuse(*_):
+        raise OSError(errno.EXDEV, "another device")
+
+    monkeypatch.setattr(os, "copy_file_range", refuse)
+    copy_tree(str(source), str(target))
+    monkeypatch.undo()
+    assert (target / "hole").read_bytes() == (source / "hole").read_bytes()
+    assert os.stat(target / "hole").st_blocks * 512 < 1 << 20

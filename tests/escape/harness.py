@@ -104,16 +104,17 @@ class Box:
 class Maker:
     """Makes sandboxes as one user, from a process of its own, in a state directory of its own."""
 
-    def __init__(self, name, uid, devices=(), state="state", driver="jail", files=(), env=()):
+    def __init__(self, name, uid, devices=(), state="state", driver="jail", files=(), env=(), packages=""):
         """`devices` are paths of device nodes with their numbers, which only this maker sees, and may open.
 
         `files` are paths of programs with what this maker sees there instead; a program without content cannot be run.
-        `env` is added to its environment.
+        `env` is added to its environment. `packages` is a directory that it can import from.
         `state` is where the state directory is, below the home. `driver` is the wall of its sandboxes.
         """
         self.name = name
         self.driver = driver
         self._env = dict(env)
+        self._packages = packages
         self.uid = uid
         self.top = tempfile.mkdtemp(prefix=f"at-{name}-", dir="/tmp")
         os.chmod(self.top, 0o755)
@@ -137,11 +138,13 @@ class Maker:
 
     def _start(self):
         places = {"python": os.path.realpath(sys.base_prefix), "source": SOURCE, "tests": os.path.dirname(WORKER)}
+        if self._packages:
+            places["packages"] = self._packages
         if self.uid != os.getuid():
             places = {name: self._share(name, path) for name, path in places.items()}
         python = f"{places['python']}/bin/python{sys.version_info.major}.{sys.version_info.minor}"
         self.prefix, self.source = places["python"], places["source"]
-        path = f"{places['source']}:{self.top}/lent"
+        path = ":".join([places["source"], f"{self.top}/lent", *([places["packages"]] if self._packages else ())])
         env = {"PATH": "/usr/bin:/bin", "HOME": self.home, "ATOLL_HOME": self.state, "PYTHONPATH": path,
                "PYTHONDONTWRITEBYTECODE": "1", "ATOLL_TEST_SECRET": "secret-of-the-maker",
                "ATOLL_DRIVER": self.driver, **self._env}  # fmt: skip

@@ -84,6 +84,20 @@ def of_user(uid):
     return found
 
 
+def started_with(text):
+    """The living processes that have some text in the words that they were started with."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/cmdline", "rb") as file:
+                    if text.encode() in file.read() and start_time(name) is not None:
+                        found.append(int(name))
+            except OSError:
+                continue
+    return found
+
+
 def control_groups(id):
     return [
         path for path in glob.glob("/sys/fs/cgroup/**/atoll/*", recursive=True) if id in path and os.path.isdir(path)

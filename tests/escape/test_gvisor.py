@@ -6,6 +6,8 @@ import contextlib
 import os
 import socket
 import stat
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -15,7 +17,7 @@ from atoll.engine import roottree
 from atoll.engine.steward import asking
 from atoll.home import state_dir
 
-from ..runsc import needs_runsc
+from ..runsc import left_of, needs_runsc
 
 pytestmark = needs_runsc
 
@@ -201,3 +203,70 @@ lines = {n: os.readlink(f"/proc/1/fd/{n}") for n in os.listdir("/proc/1/fd")}
     assert sandbox.run_code(attach.format(1)).text != "'worked'"
     child = "import subprocess; child = subprocess.Popen(['sleep', '9']); " + attach.format("child.pid")
     assert sandbox.run_code(child).text == "'worked'"
+
+
+_ODD = """
+import os, socket
+os.makedirs("odd/new\\nline")
+open("odd/\\x1b[2J", "w").close()
+open(b"odd/\\xff\\xfe", "w").close()
+os.mkfifo("odd/pipe")
+socket.socket(socket.AF_UNIX).bind("odd/socket")
+os.symlink("/etc/shadow", "odd/link")
+os.symlink("loop", "odd/loop")
+with open("odd/hole", "wb") as file:
+    file.truncate(64 << 20)
+    file.seek(32 << 20)
+    file.write(b"in the middle")
+os.link("odd/hole", "odd/same")
+os.mkdir("odd/closed", 0)
+os.chdir("odd")
+for _ in range(100):
+    os.mkdir("d")
+    os.chdir("d")
+"""
+
+
+_LOOK = """
+import os
+os.chdir("odd")
+# Pipes and sockets are in the memory of gVisor's kernel only.
+for name in sorted({*os.listdir(".")} - {"pipe", "socket"}):
+    found = os.lstat(name)
+    print(ascii(name), oct(found.st_mode), found.st_nlink, found.st_size if name in ("hole", "same") else "")
+print(os.readlink("link"), os.readlink("loop"), os.path.samefile("hole", "same"))
+with open("same", "rb") as file:
+    file.seek(32 << 20)
+    print(file.read(13))
+"""
+
+
+def test_whatever_hostile_code_leaves_is_copied_as_it_is_and_leads_nowhere():
+    with Sandbox.create("gvisor", lifetime=600) as one:
+        one.run(["python3", "-c", _ODD], check=True)
+        with one.fork() as twin:
+            expected = one.run(["python3", "-c", _LOOK], check=True).stdout
+            assert all(
+                each in expected for each in ("new\\nline", "\\x1b[2J", "\\udcff", "in the middle", "/etc/shadow")
+            )
+            assert twin.run(["python3", "-c", _LOOK], check=True).stdout == expected
+            assert twin.metrics().disk < 20 << 20, "a hole stays one"
+
+
+def test_a_guest_that_is_stopped_for_ever_keeps_nobody_from_ending_its_sandbox():
+    with Sandbox.create("gvisor", lifetime=600) as victim, ThreadPoolExecutor(1) as pool:
+        other = Sandbox.connect(victim.id)
+        victim.start("sleep 0.3; kill -STOP 1")
+        time.sleep(1.0)
+        waiting = pool.submit(other.run, "true", timeout=5)
+        with pytest.raises(TimeoutError):
+            waiting.result(timeout=1)
+        began = time.monotonic()
+        assert victim.refresh().status == "running"
+        victim.set_lifetime(300)
+        victim.metrics()
+        victim.destroy()
+        assert time.monotonic() - began < 10
+        with pytest.raises(SandboxError):
+            waiting.result(timeout=20)
+    assert left_of(victim) == []

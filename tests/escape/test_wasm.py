@@ -5,17 +5,27 @@ Each denial has a positive control: the same thing done where it is allowed.
 
 from __future__ import annotations
 
+import collections
 import ctypes
+import glob
+import inspect
 import json
 import mmap
 import os
+import random
 import signal
 import socket
+import struct
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from atoll import FileError, Sandbox, Unsupported
-from atoll.drivers import wasm_confine
+from atoll import FileError, Sandbox, Unsupported, WallUnavailable
+from atoll.drivers import wasm_confine, wasm_runtime
+from atoll.drivers.wasm_memory import Memory
+from atoll.drivers.wasm_table import MOST_OPEN, Table
+from atoll.drivers.wasm_wasi import Wasi
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -300,3 +310,175 @@ def test_what_is_written_for_the_next_life_starts_nothing_outside(tmp_path, lang
         with pytest.raises(Unsupported, match="Python only"):
             sandbox.run_code(f"echo > {tmp_path}/touched")
         assert not os.listdir(tmp_path)
+
+
+# What memory that hostile code has written to its own liking makes an instance say to the host.
+
+
+# Of arguments, in bits; wasmtime gives no more.
+_LONG = ["offset", "size", "accessed", "modified", "cookie", "rights", "_inherited", "_offset", "_length", "_precision"]
+_SIZES = dict.fromkeys(_LONG, 64)
+
+
+@pytest.fixture
+def told(tmp_path):
+    """The functions of an instance with a directory of its own, and its memory; 64 KB with a fence behind."""
+    root, fence = tmp_path / "root", 4096
+    (root / "in" / "ner").mkdir(parents=True)
+    (root / "file").write_text("content")
+    (tmp_path / "secret").write_text("of the host")
+    (root / "link").symlink_to(tmp_path / "secret")
+    (root / "up").symlink_to("../secret")
+    table = Table()
+    table.begin_with("/", writable=True)
+    table.begin_with("/library", writable=False)
+    for inside, path in (("/", root), ("/library", tmp_path)):
+        table.give(inside, os.open(path, os.O_RDONLY | os.O_DIRECTORY))
+    wasi = Wasi(table, ["python"])
+    block = (ctypes.c_ubyte * ((1 << 16) + fence))(*([0] * (1 << 16) + [0xA5] * fence))
+    wasi.memory = Memory(lambda: (ctypes.addressof(block), 1 << 16))
+    wasi.wake, ready = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    wasi.is_interrupted = lambda: True
+    yield wasi, block, root
+    for fd in (wasi.wake, ready, *{each.fd for each in table._opened.values() if each.fd > 2}):
+        os.close(fd)
+
+
+def test_forged_addresses_lengths_numbers_and_names_lead_nowhere(told, tmp_path):
+    wasi, block, _root = told
+    chance = random.Random(7)
+    calls = {
+        name: [_SIZES.get(each, 32) for each in inspect.signature(function).parameters]
+        for name, function in inspect.getmembers(wasi, inspect.ismethod)
+        # All but the one that may fill the disk of who runs this.
+        if name.startswith(("fd_", "path_", "clock_", "args_", "environ_", "poll_", "random_"))
+        and name != "fd_allocate"
+    }
+    names = [b"file", b"link", b"up", b"in/../../secret", b"/../secret", b"in/ner/../../..", b"dev/null", b"new", b"",
+             b"\0", b"in", b"x" * 5000, os.fsencode(tmp_path / "secret"), b"..", b"."]  # fmt: skip
+    odd = [
+        0,
+        1,
+        2,
+        3,
+        4,
+        5,
+        100,
+        255,
+        4096,
+        65535,
+        65536,
+        65537,
+        (1 << 31) - 1,
+        (1 << 32) - 1,
+        (1 << 63),
+        (1 << 64) - 1,
+    ]
+    worked = collections.Counter()
+    for turn in range(6_000):
+        name = chance.choice(names)
+        ctypes.memmove(ctypes.addressof(block) + 1024, name + bytes(8), len(name) + 8)
+        if turn % 7 == 0:  # a list of addresses and lengths
+            struct.pack_into("<4I", block, 64, *(chance.choice(odd) & 0xFFFFFFFF for _ in range(4)))
+        which = chance.choice(list(calls))
+        words = [chance.choice([*odd, 1024, len(name), 64]) & ((1 << size) - 1) for size in calls[which]]
+        if which.startswith("path_") and chance.random() < 0.7:  # for most to come further than the first check
+            words[0] = chance.choice([3, 4])
+            for place in range(1, len(words) - 1):
+                if chance.random() < 0.5:
+                    words[place : place + 2] = [1024, len(name)]
+        try:
+            getattr(wasi, which)(*words)
+            worked[which] += 1
+        except (OSError, ValueError, OverflowError):
+            continue
+    assert bytes(block[1 << 16 :]) == b"\xa5" * 4096
+    assert (tmp_path / "secret").read_text() == "of the host"
+    assert sorted(os.listdir(tmp_path)) == ["root", "secret"]
+    assert b"of the host" not in bytes(block)
+    assert len(worked) > 20, "the control: many of them do something"
+    assert len(wasi.table._opened) <= MOST_OPEN
+
+
+def test_a_name_that_changes_while_it_is_looked_up_leads_nowhere_outside(sandbox, secret):
+    """Two contexts at once: one exchanges a directory for a link and moves it, the other opens files below it."""
+    moving = f"""
+import os, time
+os.makedirs("/workspace/race/a/b", exist_ok=True)
+end = time.monotonic() + 3
+moves = 0
+while time.monotonic() < end:
+    for call in (lambda: os.rename("/workspace/race/a/b", "/workspace/race/b"),
+                 lambda: os.symlink({"/".join([".."] * 12)!r}, "/workspace/race/a/b"),
+                 lambda: os.unlink("/workspace/race/a/b"),
+                 lambda: os.rename("/workspace/race/b", "/workspace/race/a/b")):
+        try:
+            call()
+            moves += 1
+        except OSError:
+            pass
+moves
+"""
+    opening = f"""
+import os, time
+read, tries = set(), 0
+held = os.open("/workspace/race/a", os.O_RDONLY) if os.path.isdir("/workspace/race/a") else 3
+end = time.monotonic() + 2.5
+while time.monotonic() < end:
+    for way in ("/workspace/race/a/b" + {secret!r}, "/workspace/race/a/b/../../../../../../../.." + {secret!r}):
+        tries += 1
+        try:
+            read.add(open(way).read())
+        except OSError:
+            pass
+    try:
+        os.close(os.open("b/../../../../../../../.." + {secret!r}, os.O_RDONLY, dir_fd=held))
+        read.add("below a directory")
+    except (OSError, NotImplementedError):
+        pass
+read, tries > 100
+"""
+    with ThreadPoolExecutor(1) as pool:
+        moved = pool.submit(sandbox.run_code, moving, context="mover", timeout=60)
+        time.sleep(0.3)
+        found = sandbox.run_code(opening, context="opener", timeout=60)
+        assert int(moved.result().text) > 100
+    assert found.text == "(set(), True)"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import re; re.match(r'(a+)+$', 'a' * 60 + 'b')",
+        "9 ** (10 ** 8)",
+        "list(map(str, iter(int, 1)))",
+        "while True:\n  try:\n    while True: pass\n  except BaseException: pass",
+        "import time; time.sleep(1e6)",
+        "import os\nwhile True: os.listdir('/usr/local/lib')",
+    ],
+)
+def test_what_heeds_no_interrupt_is_ended_in_time(sandbox, code):
+    name = "spinner" + os.urandom(4).hex()
+    sandbox.run_code("kept = 1", context="beside")
+    began = time.monotonic()
+    done = sandbox.run_code(code, context=name, timeout=0.5)
+    assert not done.success
+    assert time.monotonic() - began < 15
+    assert sandbox.run_code("1 + 1", context=name, timeout=20).text == "2"
+    assert sandbox.run_code("kept", context="beside").text == "1"
+
+
+def test_code_that_is_run_as_it_is_found_is_taken_from_nobody_else(tmp_path, monkeypatch):
+    cache = tmp_path / "atoll" / "wasm"
+    cache.mkdir(parents=True, mode=0o700)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cache.chmod(0o700)
+    assert wasm_runtime._cache() == str(cache)
+    for mode in (0o720, 0o702, 0o777):
+        cache.chmod(mode)
+        with pytest.raises(WallUnavailable, match="others can write"):
+            wasm_runtime._cache()
+    found = wasm_runtime.find()
+    for path in (found.home, found.module, found.words, found.lib, *glob.glob(f"{found.lib}/*")):
+        assert not os.stat(path).st_mode & 0o022, path
+        assert os.stat(path).st_uid == os.geteuid()

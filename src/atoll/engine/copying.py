@@ -219,10 +219,12 @@ def _content(reader: int, writer: int) -> None:
 
 
 def _read_and_write(reader: int, writer: int) -> None:
-    position = 0
-    while piece := os.pread(reader, _CHUNK, position):
-        done = 0
-        while done < len(piece):
-            done += os.pwrite(writer, piece[done:], position + done)
-        position += len(piece)
+    """To another file system. A hole that became zeros there would be a way to fill the host's disk with nothing."""
+    for start, end in disk.extents(reader):
+        position = start
+        while position < end and (piece := os.pread(reader, min(_CHUNK, end - position), position)):
+            done = 0
+            while done < len(piece):
+                done += os.pwrite(writer, piece[done:], position + done)
+            position += len(piece)
     os.ftruncate(writer, os.fstat(reader).st_size)

@@ -108,21 +108,26 @@ def copy_sparse(source: str, target: str) -> None:
 
 def copy_content(reader: int, writer: int) -> None:
     """Copy all that a file has into an empty one, holes as holes. A file that shrinks meanwhile ends in one."""
-    size = os.fstat(reader).st_size
-    os.ftruncate(writer, size)
-    position = 0
+    os.ftruncate(writer, os.fstat(reader).st_size)
+    for start, end in extents(reader):
+        position = start
+        while position < end:
+            copied = os.copy_file_range(reader, writer, end - position, position, position)
+            if copied == 0:
+                return
+            position += copied
+
+
+def extents(reader: int) -> Iterator[tuple[int, int]]:
+    """From where to where a file is no hole."""
+    size, position = os.fstat(reader).st_size, 0
     while position < size:
         try:
             start = os.lseek(reader, position, os.SEEK_DATA)
         except OSError:
-            break
-        end = os.lseek(reader, start, os.SEEK_HOLE)
-        while start < end:
-            copied = os.copy_file_range(reader, writer, end - start, start, start)
-            if copied == 0:
-                return
-            start += copied
-        position = end
+            return
+        position = os.lseek(reader, start, os.SEEK_HOLE)
+        yield start, position
 
 
 def shut_down(path: str) -> None:

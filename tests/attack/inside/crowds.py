@@ -9,7 +9,8 @@ import struct
 import time
 
 from tests.attack.inside import machine
-from tests.attack.inside.machine import Clock, call, in_process, in_thread
+from tests.attack.inside.machine import call, in_process, in_thread
+from tests.attack.inside.plain import Clock
 
 _ALLOW, _ERRNO, _TRAP, _TRACE, _NOTIFY, _KILL_THREAD = 0x7FFF0000, 0x50001, 0x30000, 0x7FF00000, 0x7FC00000, 0
 # chdir, fchdir, mmap, munmap, openat, close, getpid: what a stopped task may be made to call.

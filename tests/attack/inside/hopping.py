@@ -9,7 +9,8 @@ import threading
 import time
 
 from tests.attack.inside import machine
-from tests.attack.inside.machine import Clock, Code, call, in_process, in_thread, places
+from tests.attack.inside.machine import Code, call, in_process, in_thread, places
+from tests.attack.inside.plain import Clock
 
 
 def _rest(code, seconds):

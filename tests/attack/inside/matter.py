@@ -8,8 +8,9 @@ import mmap
 import os
 import time
 
-from tests.attack.inside import machine
-from tests.attack.inside.machine import Clock, in_process, in_thread
+from tests.attack.inside import machine, plain
+from tests.attack.inside.machine import in_process, in_thread
+from tests.attack.inside.plain import Clock
 
 
 def remap(chance, options):
@@ -150,7 +151,7 @@ def search_proc(chance, options):
                     with contextlib.suppress(OSError), open(path, "wb", buffering=0) as file:
                         file.write(b"0")
                 if os.path.basename(path) == "root":
-                    machine.try_marker(path + options["marker"])
+                    plain.try_marker(path + options["marker"])
             time.sleep(0.02)
 
     in_process(body)
