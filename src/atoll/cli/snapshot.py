@@ -111,7 +111,7 @@ def _show(args: Namespace) -> int:
     facts = {
         "name": found.name,
         "sandbox": found.sandbox or "- (from a file)",
-        "driver": found.driver,
+        "wall": found.driver,
         "created": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.created)),
         "size": _size(found.size),
         "layers": " ".join(found.layers),
