@@ -84,8 +84,10 @@ def tell_lost(made: Snapshot) -> None:
 
 def _list(args: Namespace) -> int:
     _expect(args, 0, 0, "atoll snapshot list")
-    found = Snapshots().list(sandbox=args.sandbox)
-    if not args.all and args.sandbox is None:
+    found = Snapshots().list()
+    if args.sandbox is not None:  # it may have ended
+        found = [each for each in found if (each.sandbox or "").startswith(args.sandbox)]
+    elif not args.all:
         found = [each for each in found if not each.name.startswith(_STEPS)]
     if args.json:
         say_json([_as_json(each) for each in found])
