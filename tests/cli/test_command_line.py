@@ -161,6 +161,7 @@ def test_the_smoke_test_fails_where_the_wall_does(atoll, tmp_path):
     done = atoll("test", env={"ATOLL_HOME": str(tmp_path)})
     assert done.code == 1
     assert "  failed  create: Others can use the state directory" in done.out.decode()
+    assert done.out.endswith(b"\n1 step failed.\n")
 
 
 def loaded_by(atoll, *words):
