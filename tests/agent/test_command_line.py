@@ -57,6 +57,7 @@ def test_quiet_and_json(url):
     at = url([says("42", usage=(5, 1))])
     assert atoll("ask", "-m", "played", "--base-url", at, "-q", "how", "much?").stderr == ""
     found = json.loads(atoll("ask", "-m", "played", "--base-url", at, "--json", "much?").stdout)
+    assert found["id"] == found["trajectory_id"]
     assert found["response"] == "42"
     assert found["usage"]["prompt_tokens"] == 5
     assert found["cost"] is None

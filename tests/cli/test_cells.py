@@ -91,6 +91,14 @@ def test_the_exit_code_of_a_shells_cell_is_the_commands(atoll, kept):
     assert (done.code, done.err) == (7, "exit code 7\n")
 
 
+def test_a_cell_that_fails_for_want_of_a_network_is_told(atoll, kept):
+    process = atoll.start("exec", kept, "--code", "import socket; socket.getaddrinfo('example.com', 80)")
+    err = process.communicate(timeout=60)[1].decode()
+    assert err.splitlines()[-1].startswith("atoll: This sandbox has no network; --network all")
+    process = atoll.start("exec", kept, "--code", "1/0")
+    assert b"network" not in process.communicate(timeout=60)[1]
+
+
 def test_all_of_a_cell_as_json(atoll, kept):
     done = atoll("exec", kept, "--json", "--code", "print('out'); display('shown'); 6 * 7")
     told = json.loads(done.out)

@@ -119,7 +119,7 @@ def test_doctor_says_what_is_off_and_how_to_mend_it(atoll, tmp_path):
     text = done.out.decode()
     assert re.search(r"^off +state directory +Others can use the state directory", text, re.MULTILINE)
     assert f"→ Run: chmod 700 {tmp_path}" in text
-    assert text.endswith("The jail wall cannot be built here; mend what is off.\n")
+    assert text.endswith("The jail wall cannot be built here; fix what is marked off.\n")
     broken = atoll("doctor", "--json", env={"ATOLL_HOME": str(tmp_path)})
     assert broken.code == 1
     assert json.loads(broken.out)["ready"] is False
@@ -161,6 +161,7 @@ def test_the_smoke_test_fails_where_the_wall_does(atoll, tmp_path):
     done = atoll("test", env={"ATOLL_HOME": str(tmp_path)})
     assert done.code == 1
     assert "  failed  create: Others can use the state directory" in done.out.decode()
+    assert done.out.endswith(b"\n1 step failed.\n")
 
 
 def loaded_by(atoll, *words):

@@ -28,9 +28,12 @@ def make(atoll):
 
 
 def test_a_list_of_nothing_is_its_head(atoll):
-    assert atoll("list").out == b"ID  DRIVER  STATUS  AGE  EXPIRES  LABELS\n"
+    assert atoll("list").out == b"ID  WALL  STATUS  AGE  EXPIRES  LABELS\n"
     assert json.loads(atoll("list", "--json").out) == []
     assert atoll("list", "-q").out == b""
+    with atoll.terminal("list") as terminal:
+        assert terminal.wait() == 0
+        assert b'`atoll run --keep "echo hi"` makes one that stays' in terminal.screen.replace(b"\r\n", b" ")
 
 
 def test_a_list_is_an_aligned_table_newest_first(atoll, make):

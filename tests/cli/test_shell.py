@@ -141,6 +141,12 @@ def test_a_program_is_run_in_place_of_a_shell_after_the_id(atoll, kept):
         assert terminal.screen == b"-l own"
 
 
+def test_a_program_in_place_of_an_id_is_explained(atoll):
+    with atoll.terminal("shell", "python3", "x.py", env={"COLUMNS": "200"}) as terminal:
+        assert terminal.wait() == 125
+        assert b"A program in a new one is `atoll shell -- python3 x.py`." in terminal.screen
+
+
 def test_ctrl_c_in_a_terminal_ends_a_run(atoll):
     with atoll.terminal("run", "echo up; sleep 1000") as terminal:
         terminal.expect(rb"up\r\n")

@@ -29,7 +29,7 @@ def test_create_list_show_and_delete(atoll, kept):
     head, *lines = out(atoll("snapshot")).splitlines()
     assert head.split() == ["NAME", "SANDBOX", "AGE", "SIZE", "LAYERS"]
     assert [line.split()[:2] for line in lines] == [[made_up, kept], ["ready", kept]]
-    listed = json.loads(out(atoll("snapshot", "list", "--json", "--sandbox", kept)))
+    listed = json.loads(out(atoll("snapshot", "list", "--json", "--sandbox", kept[:-1])))
     assert [each["name"] for each in listed] == [made_up, "ready"]
     assert out(atoll("snapshot", "list", "--sandbox", "sb-other")).count("\n") == 1
     assert f"sandbox  {kept}" in out(atoll("snapshot", "show", "ready"))

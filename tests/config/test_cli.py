@@ -10,6 +10,7 @@ import tomllib
 
 import pytest
 
+import atoll as package
 from atoll import config
 from atoll.config.table import ENTRIES
 
@@ -49,6 +50,24 @@ def test_init_trusts_what_it_wrote_and_an_edit_ends_that(project):
     code, out, err = atoll("config", "show")
     assert (code, err) == (0, "")
     assert f"openai/gpt-4o-mini  file {path}" in out
+
+
+def test_what_holds_is_shown_where_a_setting_leaves_it_open(project):
+    lines = atoll("config", "show", ATOLL_DRIVER="")[1].splitlines()
+    rows = {line.split()[0]: line.split()[1:] for line in lines}
+    assert (rows["driver"], rows["memory"], rows["max_cost"]) == (
+        ["jail", "default"],
+        ["512M", "default"],
+        ["2.0", "default"],
+    )
+
+
+def test_a_limit_of_cost_that_cannot_be_held_says_so(project):
+    code = "import sys; sys.path.insert(0, sys.argv[1]); from atoll.cli import main; main(['config', 'show'])"
+    source = os.path.dirname(os.path.dirname(package.__file__))
+    plain = [sys.executable, "-I", "-S", "-c", code, source]  # an installation without extras
+    done = subprocess.run(plain, capture_output=True, text=True, check=True)
+    assert "2.0 (not held: no prices; pip install 'atoll[prices]')  default" in done.stdout
 
 
 def test_init_overwrites_nothing_unless_forced(project):

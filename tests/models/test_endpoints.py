@@ -12,6 +12,7 @@ from atoll.errors import InvalidInput, ModelError
 from atoll.models.endpoint import Key, find_endpoint, is_compatible, parse_url
 from atoll.models.providers import PROVIDERS
 from atoll.models.proxies import find_proxy
+from atoll.models.refusals import refusal
 
 SECRETS = {"OPENAI_API_KEY": "sk-openai", "GROQ_API_KEY": "gsk-groq"}
 
@@ -39,6 +40,16 @@ def test_a_missing_key_is_told_with_the_variable_to_set():
     with pytest.raises(ModelError, match=r"no API key for groq.*Set \$GROQ_API_KEY"):
         found("groq/x", OPENAI_API_KEY="sk-openai")
     assert found("groq/x", GROQ_API_KEY="gsk").key.reveal() == "gsk"
+
+
+def test_a_name_of_another_providers_family_is_asked_about():
+    with pytest.raises(ModelError, match=r"no API key for openai\. Did you mean 'anthropic/claude-3-5-sonnet'\?"):
+        found("claude-3-5-sonnet")
+    with pytest.raises(ModelError, match=r"no API key for openai\. Set \$OPENAI_API_KEY"):
+        found("gpt-4o-mini")
+    asked = refusal(404, {}, b"{}", found("gemini-2.5-pro", **SECRETS), 0.0)
+    assert "Did you mean 'gemini/gemini-2.5-pro'?" in str(asked.error)
+    assert "Did you mean" not in str(refusal(404, {}, b"{}", found("gpt-9", **SECRETS), 0.0).error)
 
 
 @pytest.mark.parametrize("provider", [one for one in PROVIDERS.values() if one.key])

@@ -27,7 +27,7 @@ def test_the_list_has_the_newest_first(at_home):
     assert second.split()[3:] == ["15", "2477", "?", "played", "everything", "…"]
     assert len(logs("-n", "1")[1].splitlines()) == 2
     listed = json.loads(logs("list", "--json")[1])
-    assert [each["run"] for each in listed] == [at_home.fork, at_home.id]
+    assert [each["id"] for each in listed] == [each["run"] for each in listed] == [at_home.fork, at_home.id]
     assert listed[0]["forked_from"] == {"run": at_home.id, "step": 1}
     assert listed[1]["usage"]["prompt_tokens"] == 2355
 

@@ -40,6 +40,11 @@ def test_run(words, code, told):
     assert told in found[2]
 
 
+def test_options_end_at_the_first_word_of_the_command():
+    code, out, _ = atoll("run", "-p", "jail", "--json", "printf", "%s,", "--memory", "-e", "--", "x")
+    assert (code, json.loads(out)["stdout"]) == (0, "--memory,-e,--,x,")
+
+
 def test_a_program_comes_from_standard_input():
     assert atoll("run", "-p", "jail", "--code", "-", stdin=b"print(6 * 7)")[:2] == (0, "42\n")
 

@@ -167,7 +167,7 @@ class AsyncAgent:
         kept = journal.shared()
         run = kept.resolve(trajectory_id)
         if "lent" in run.settings["sandbox"]:
-            raise InvalidInput(f"{run.id} worked in a sandbox that was lent to it, which a second line cannot have.")
+            raise InvalidInput(f"{run.id} worked in a sandbox that was lent to it, which a fork cannot have.")
         _check_kept(kept.steps(run.id), at)
         turns = sum(step.kind == "model" and step.number <= at for step in kept.steps(run.id))
         redirect = None if prompt is None else {"turn": turns, "text": prompt}
@@ -266,7 +266,7 @@ def _check_kept(steps: list[Step], at: int) -> None:
     if changing and changing[-1].snapshot is None:
         good = max((step.number for step in changing if step.snapshot is not None), default=0)
         raise InvalidInput(
-            f"The sandbox could not be kept after step {changing[-1].number}, so no second line can begin at {at}.",
+            f"The sandbox could not be kept after step {changing[-1].number}, so no fork can begin at {at}.",
             hint=f"Begin at {good}. A step is not kept while a process has a file open to write to.",
         )
 

@@ -37,7 +37,7 @@ def add_agent_options(parser: Parser) -> None:
     add(
         "--validate",
         metavar="COMMAND",
-        help="what an answer must pass, in a twin of the sandbox; it is on stdin",
+        help="what an answer must pass, in a copy of the sandbox; it is on stdin",
     )
     add("--validate-code", metavar="CODE", help="the same with Python, where it is the variable `answer`")
     add("--mcp-config", metavar="FILE", help="JSON with mcpServers, whose tools the model may call")
@@ -57,7 +57,7 @@ def add_agent_options(parser: Parser) -> None:
 def add_resuming_options(parser: Parser) -> None:
     """What may be another when a run goes on."""
     add = parser.add_argument_group("an agent's run").add_argument
-    add("--at", metavar="STEP", help="begin a second line after this step; 0 is the beginning")
+    add("--at", metavar="STEP", help="branch off after this step; 0 is the beginning")
     add("--say", metavar="TEXT", help="with --at: something to tell the model there")
     add("-m", "--model", metavar="NAME", help="go on with another model")
     add("--base-url", metavar="URL", help="of another server")

@@ -60,7 +60,8 @@ def work(
 def tell(result: Result, args: Namespace) -> int:
     """The answer on stdout, what there is to know about it on stderr; gives the exit code."""
     if args.json:
-        say_json({**result._asdict(), "usage": result.usage._asdict(), "success": result.success})
+        more = {"usage": result.usage._asdict(), "success": result.success}
+        say_json({"id": result.trajectory_id, **result._asdict(), **more})
         return 0 if result.success else 1
     if result.response:
         say(_harmless(result.response) if os.isatty(STDOUT) else result.response)

@@ -1,4 +1,4 @@
-"""`atoll apply`: take over what a sandbox has changed, into the directory that it was made from."""
+"""`atoll apply`: apply a sandbox's changes to its source directory."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from argparse import Namespace
 from .parsing import Parser, UsageError
 
 _DESCRIPTION = """\
-Take over what a sandbox has changed into the directory that it was made from:
-all of it at once, or nothing. The rules decide again about every path; what
+Apply a sandbox's changes to its source, the directory that it was made from:
+all of them at once, or nothing. The rules decide again about every path; what
 they refuse is named and left out. With PATHS, only what is at or below them.
 You are shown what it is, and asked; once more about hidden files and
 directories of new names, since tools may run what such files say. Without a

@@ -68,6 +68,10 @@ def run(sandbox: Sandbox, job: CellJob) -> int:
             job.code, env=job.env or None, on_stdout=show.on_stdout, on_stderr=show.on_stderr,
             on_result=show.on_result, on_error=show.on_error, on_input=ask, **where,
         )  # fmt: skip
+    if execution.error is not None:
+        from . import hints
+
+        hints.tell_of_cell(sandbox, execution.error)
     seconds = sandbox.info.spec.timeout if job.timeout == "default" else job.timeout
     return showing.conclude(execution, seconds)
 

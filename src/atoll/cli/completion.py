@@ -103,6 +103,7 @@ _OPERANDS = {
     "policy": ("check explain presets", _DIRECTORIES, ""),
     "config": ("action", _FILES),
     "validate": ("action", _FILES),
+    **dict.fromkeys(("validate run", "validate begin"), (_COMMAND,)),
     "completion": ("bash zsh fish", ""),
 }
 

@@ -66,7 +66,7 @@ def _show(args: Namespace) -> int:
         values = {each.name: {"value": each.value, "source": each.source} for each in rows}
         say_json({"settings": values, "keys": keys, "warnings": settings.warnings})
         return 0
-    lines = [[each.name, _cell(each.value), each.source] for each in rows]
+    lines = [[each.name, _told(each), each.source] for each in rows]
     lines += [[name, state, "environment" if state == "set" else "-"] for name, state in keys.items()]
     head, *rest = table([_HEADER, *lines], {}, colours=False)
     say(paint(head, "bold", wanted=colourful()))
@@ -82,6 +82,25 @@ def _shown(setting: config.Setting) -> Any:
 
         return described(setting.value)
     return list(setting.value) if isinstance(setting.value, tuple) else setting.value
+
+
+def _told(setting: config.Setting) -> str:
+    """What holds, also where the setting leaves it open."""
+    if setting.name == "max_cost":
+        from ..models import prices
+
+        if not prices.are_known():
+            return f"{_cell(setting.value)} (not held: no prices; pip install 'atoll[prices]')"
+    if setting.value is None and setting.name == "driver":
+        from ..registry import default_name
+
+        return default_name()
+    if setting.value is None and setting.name == "memory":
+        from ..policy.sizes import format_size
+        from ..types import Resources
+
+        return format_size(Resources().memory)
+    return _cell(setting.value)
 
 
 def _cell(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""`atoll doctor`: each layer of the wall on this machine, and how to mend what is missing."""
+"""`atoll doctor`: each layer of the wall on this machine, and how to fix what is missing."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _say_all(name: str, layers: list[Layer], *, sound: bool) -> None:
         say(f"{painted}  {layer.name.ljust(width)}  {layer.detail}")
         if not layer.ready and layer.fix:
             say(f"{' ' * (width + 10)}→ {layer.fix}")
-    verdict = "can be built here." if sound else "cannot be built here; mend what is off."
+    verdict = "can be built here." if sound else "cannot be built here; fix what is marked off."
     verdict = f"The {name} wall {verdict}"
     say(f"\n{paint(verdict, 'bold', wanted=colours)}")
 

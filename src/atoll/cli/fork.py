@@ -1,4 +1,4 @@
-"""`atoll fork`: twins of a sandbox that go on where it is."""
+"""`atoll fork`: copies of a sandbox that continue from its current state."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from .places import find
 from .values import duration, labels, whole_number
 
 _DESCRIPTION = """\
-Make sandboxes that go on where another one is, with its files and its Python
-variables. What one of them writes from then on, no other sees. Prints their
-ids; what they cannot have of it (what runs, open files, …) is on stderr.
+Make copies of a sandbox that continue from its current state, with its files
+and its Python variables, independently from then on. Prints their ids; what
+they cannot have of it (what runs, open files, …) is on stderr.
 """
 
 _EPILOG = """\
@@ -20,7 +20,7 @@ examples:
   atoll exec $(atoll fork sb-k3) "make test"
 
 exit code:
-  0, or 125 when it could not be forked; then nothing is left of any twin
+  0, or 125 when it could not be forked; then nothing is left of any copy
 """
 
 _WAIT = "30"
@@ -32,7 +32,7 @@ def main(words: list[str]) -> int:
     add("ids", nargs="*", metavar="ID", help="a sandbox, or the beginning of its id")
     add("-n", "--count", metavar="COUNT", default="1", help="how many (default: 1)")
     add("-l", "--label", metavar="KEY=VALUE", action="append", default=[],
-        help="what the twins carry (default: what the sandbox does); may be repeated")  # fmt: skip
+        help="what the copies carry (default: what the sandbox does); may be repeated")  # fmt: skip
     add("--lifetime", metavar="TIME", help="until they end by themselves (default: as for the sandbox)")
     add("--wait", metavar="TIME", default=_WAIT, help=f"how long to wait for cells that run (default: {_WAIT})")
     add("--force", action="store_true", help="end processes that have a file open to write to")
@@ -49,5 +49,5 @@ def main(words: list[str]) -> int:
     for twin in twins:
         say(twin.id)
     for name, why in twins[0].info.lost.items():
-        complain(f"{name} is not in the twins: {why}.")
+        complain(f"{name} is not in the copies: {why}.")
     return 0

@@ -10,6 +10,7 @@ from .output import complain
 
 if TYPE_CHECKING:
     from ..sync.sandbox import Sandbox
+    from ..types import CodeError
     from .programs import Job
     from .streaming import Ended
 
@@ -22,6 +23,8 @@ _OFFLINE = re.compile(
     r"|UnknownHostException|dial tcp: lookup|NewConnectionError",
     re.IGNORECASE,
 )
+_NO_NETWORK = "This sandbox has no network; --network all gives a new one the internet, --packages Python packages."
+_MOST_READ = 10_000
 # What is of no use without a network, though it may wait in silence until its time is over, or fail without a word.
 _FETCHING = re.compile(
     r"(?:^|[;&|]\s*)\s*(?:curl|wget|npx|ping"
@@ -49,7 +52,7 @@ def tell(sandbox: Sandbox, job: Job, ended: Ended) -> None:
         limit = format_size(sandbox.info.spec.resources.memory)
         complain(f"The command was killed for its memory ({limit}); --memory gives a new sandbox more.")
     elif sandbox.info.spec.network == "none" and _wanted_network(job, ended):
-        complain("This sandbox has no network; --network all gives a new one the internet, --packages Python packages.")
+        complain(_NO_NETWORK)
     elif completed.exit_code in _NO_SUCH_PROGRAM and isinstance(job.what, list) and " " in job.what[0].strip():
         complain(
             f"{job.what[0]!r} was taken for the name of a program, since more words follow it; quote the whole "
@@ -57,6 +60,12 @@ def tell(sandbox: Sandbox, job: Job, ended: Ended) -> None:
         )
     elif job.late:
         complain(f"{job.late} came after the command, and so it is the command's; options of atoll come before it.")
+
+
+def tell_of_cell(sandbox: Sandbox, error: CodeError) -> None:
+    """The same for a cell that raised."""
+    if sandbox.info.spec.network == "none" and _OFFLINE.search(error.traceback[-_MOST_READ:]):
+        complain(_NO_NETWORK)
 
 
 def _is_at_keyboard() -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
 from ..sync.sandbox import Sandbox
 from ..types import Info
 from .options import add_driver_option
-from .output import colourful, paint, say, say_json, table
+from .output import STDERR, colourful, complain, paint, say, say_json, table
 from .parsing import Parser
 from .values import labels
 
@@ -27,7 +28,7 @@ examples:
 """
 
 _COLOURS = {"running": "green", "paused": "yellow", "stopped": "yellow", "creating": "yellow", "gone": "red"}
-_HEADER = ["ID", "DRIVER", "STATUS", "AGE", "EXPIRES", "LABELS"]
+_HEADER = ["ID", "WALL", "STATUS", "AGE", "EXPIRES", "LABELS"]
 
 
 def main(words: list[str]) -> int:
@@ -51,6 +52,11 @@ def main(words: list[str]) -> int:
 
 
 def _say_table(found: list[Info]) -> None:
+    if not found and os.isatty(STDERR):
+        complain(
+            'There are none; `atoll run --keep "echo hi"` makes one that stays, `atoll --help` lists the commands.'
+        )
+        return
     now = time.time()
     colours = colourful()
     rows = [_HEADER, *(_row(info, now) for info in found)]

@@ -211,6 +211,7 @@ def _summary(tree: Recorded) -> dict[str, Any]:
     run = tree.run
     forked = None if run.origin is None else {"run": run.origin, "step": run.origin_number}
     return {
+        "id": run.id,
         **end_line(tree),
         "type": run.kind,
         "created": run.created,

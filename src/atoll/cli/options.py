@@ -29,7 +29,7 @@ def add_sandbox_options(parser: Parser) -> None:
     add = parser.add_argument_group("the sandbox").add_argument
     add("-p", "--driver", metavar="NAME", help="the wall, or `strongest`, or an order such as gvisor,jail; "
         "`atoll providers` lists them (default: jail)")  # fmt: skip
-    add("--image", metavar="IMAGE", help="a root file system: a directory or tar, or a name that the driver knows")
+    add("--image", metavar="IMAGE", help="a root file system: a directory or tar, or a name that the wall knows")
     add("--source", metavar="DIR", help="start with the files of DIR as the workspace; DIR itself is never changed")
     add("--codebase", metavar="NAME", help="the same with a stored tree; `atoll codebase list` shows them")
     add("--snapshot", metavar="NAME", help="begin with a snapshot; `atoll snapshot list` shows them")

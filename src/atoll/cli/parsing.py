@@ -60,6 +60,14 @@ class Parser(argparse.ArgumentParser):
         Raises:
             UsageError: an option in front of the command makes no sense.
         """
+        options, plain, rest = self.leading(words, operands)
+        args = self.parse_args([*options, *plain])
+        args.words, args.after = ([], rest[1:]) if rest[:1] == ["--"] else (rest, None)
+        args.late = next((word for word in args.words if self._is_long(word)), None)
+        return args
+
+    def leading(self, words: list[str], operands: Callable[[list[str]], int]) -> tuple[list[str], list[str], list[str]]:
+        """The options in front of a command with their values, the operands there, and all from its first word on."""
         options: list[str] = []
         plain: list[str] = []
         rest = list(words)
@@ -72,10 +80,7 @@ class Parser(argparse.ArgumentParser):
                 plain.append(rest.pop(0))
             else:
                 break
-        args = self.parse_args([*options, *plain])
-        args.words, args.after = ([], rest[1:]) if rest[:1] == ["--"] else (rest, None)
-        args.late = next((word for word in args.words if self._is_long(word)), None)
-        return args
+        return options, plain, rest
 
     def _is_long(self, word: str) -> bool:
         return word.startswith("--") and word.partition("=")[0] in self._option_string_actions

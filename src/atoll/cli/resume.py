@@ -1,4 +1,4 @@
-"""`atoll resume`: sandboxes that were stopped or paused go on, and so do agents' runs."""
+"""`atoll resume`: continue sandboxes that were stopped or paused, and agents' runs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Start sandboxes again that `atoll stop` has stopped, with their files and the
 variables of their Python contexts; a paused one goes on where it was. One that
 runs is left alone. Prints the ids of those that run now.
 
-The id of an agent's run, which begins with tr-, goes on with that run at the
-very step where it was interrupted or killed. Nothing that has ended is done
-again. With --at, a second line begins after that step instead. Model, limits
-and sandbox are those of the run, unless you say otherwise; a run that ended at
-a limit goes on when you give it a larger one.
+The id of an agent's run, which begins with tr-, continues that run at the very
+step where it was interrupted or killed. Nothing that has ended is done again.
+With --at, a fork branches off after that step instead. Model, limits and
+sandbox are those of the run, unless you say otherwise; a run that ended at a
+limit continues when you give it a larger one.
 """
 
 _EPILOG = """\
@@ -57,7 +57,7 @@ def _run(args: Namespace) -> int:
     if len(args.ids) > 1:
         raise UsageError("Runs of agents go on one at a time; give one id.")
     if args.say is not None and args.at is None:
-        raise UsageError("--say goes with --at, which says where the second line begins.")
+        raise UsageError("--say goes with --at, which says where the fork branches off.")
     from .agentwork import resuming, work
     from .values import whole_number
 

@@ -1,4 +1,4 @@
-"""`atoll rollback`: have a sandbox as it was in one of its snapshots."""
+"""`atoll rollback`: restore a sandbox from one of its snapshots."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from .parsing import Parser, UsageError
 from .places import find
 
 _DESCRIPTION = """\
-Have the files of a sandbox and the variables of its Python contexts as they
-were in one of its own snapshots. All that runs in it ends. Prints its id.
+Restore the files of a sandbox and the variables of its Python contexts from one
+of its own snapshots. All that runs in it ends. Prints its id.
 """
 
 _EPILOG = """\

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from ..errors import SandboxNotFound
 from ..sync.sandbox import Sandbox
 from . import terminals
 from .interrupts import Interrupts
@@ -55,13 +56,23 @@ def main(words: list[str]) -> int:
     interrupts = Interrupts()
     if args.id is not None:
         refuse_wishes(args)
-        return _session(find(args.id), command, env, args.workdir)
+        return _session(_found(args.id, command), command, env, args.workdir)
     place = Place(args, interrupts, _DAY)
     with place as sandbox:
         place.announce()
         if not args.keep and not args.reuse:
             _greet(sandbox)
         return _session(sandbox, command, env, start_directory(args))
+
+
+def _found(id: str, command: list[str] | None) -> Sandbox:
+    try:
+        return find(id)
+    except SandboxNotFound as error:
+        if "-" in id:  # every id has one, and few programs do
+            raise
+        words = " ".join([id, *(command or ())])
+        raise SandboxNotFound(error.message, hint=f"A program in a new one is `atoll shell -- {words}`.") from None
 
 
 def _require_terminal() -> None:

@@ -84,8 +84,10 @@ def tell_lost(made: Snapshot) -> None:
 
 def _list(args: Namespace) -> int:
     _expect(args, 0, 0, "atoll snapshot list")
-    found = Snapshots().list(sandbox=args.sandbox)
-    if not args.all and args.sandbox is None:
+    found = Snapshots().list()
+    if args.sandbox is not None:  # it may have ended
+        found = [each for each in found if (each.sandbox or "").startswith(args.sandbox)]
+    elif not args.all:
         found = [each for each in found if not each.name.startswith(_STEPS)]
     if args.json:
         say_json([_as_json(each) for each in found])
@@ -111,7 +113,7 @@ def _show(args: Namespace) -> int:
     facts = {
         "name": found.name,
         "sandbox": found.sandbox or "- (from a file)",
-        "driver": found.driver,
+        "wall": found.driver,
         "created": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.created)),
         "size": _size(found.size),
         "layers": " ".join(found.layers),

@@ -59,6 +59,7 @@ _COLOURS = {
     "interrupted": "yellow", "running": "cyan", "starting": "cyan",
 }  # fmt: skip
 _HEADER = ["ID", "STATE", "AGE", "WALL", "TOOK", "WHAT"]
+_RUNNING = ("run", "begin")
 _LONGEST = 60
 _ID_BEGINS = re.compile(r"vj-[0-9a-f]+")
 
@@ -89,15 +90,24 @@ def main(words: list[str]) -> int:
     add("--max-age", metavar="TIME", help="gate: no result may be older, such as 1d")
     add("--again", action="store_true", help="recover: begin them again, under the same ids")
     add("--json", action="store_true", help="as JSON")
-    before, after = split(words)
-    args = parser.parse_intermixed_args(before)
+    args = _parsed(parser, words)
     action = _ACTIONS.get(args.action)
     if action is None:
         raise UsageError(f"There is no action {args.action!r}; say one of {', '.join(_ACTIONS)}.")
-    if after is not None and args.action not in ("run", "begin", "diagnose"):
+    if args.after is not None and args.action not in (*_RUNNING, "diagnose"):
         raise UsageError(f"Nothing may follow `--` in `atoll validate {args.action}`.")
-    args.after = after
     return action(args)
+
+
+def _parsed(parser: Parser, words: list[str]) -> Namespace:
+    """With a command, options end at its first word; else they may stand anywhere."""
+    _, action, _ = parser.leading(words, lambda _: 1)
+    if action and action[0] in _RUNNING:
+        return parser.parse_command(words, lambda _: 1)
+    before, after = split(words)
+    args = parser.parse_intermixed_args(before)
+    args.after = after
+    return args
 
 
 def _job(args: Namespace) -> Job:

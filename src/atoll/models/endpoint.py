@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from ..errors import InvalidInput, ModelError
-from .providers import PROVIDERS, Provider
+from .providers import PROVIDERS, Provider, meant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,8 +101,11 @@ def find_endpoint(name: str, base_url: str | None, api_key: str | None, environm
             "https://, reach the server through a tunnel on localhost, or give no key."
         )
     if key is None and owner is not None and owner.key is not None:
+        other = None if slash else meant(name)
+        guess = "" if other is None else f"Did you mean {other!r}? A name without a provider is OpenAI's. Else: "
         raise ModelError(
-            f"There is no API key for {owner.name}.", hint=f"Set ${owner.key} or $ATOLL_API_KEY, or give api_key."
+            f"There is no API key for {owner.name}.",
+            hint=f"{guess}{'s' if guess else 'S'}et ${owner.key} or $ATOLL_API_KEY, or give api_key.",
         )
     return Endpoint(model, address, owner, key)
 

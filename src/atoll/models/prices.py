@@ -35,6 +35,13 @@ def cost_of(model: str, usage: Usage) -> float | None:
     return None if path is not None else _by_genai_prices(model, usage)
 
 
+def are_known() -> bool:
+    """Whether there is anything here that knows prices at all."""
+    import importlib.util
+
+    return _table() is not None or importlib.util.find_spec("genai_prices") is not None
+
+
 def names_of(model: str) -> list[tuple[str, str | None]]:
     """How LiteLLM's table may call a model, best first, each with the provider that its entry must have."""
     full = model.removeprefix("litellm/")

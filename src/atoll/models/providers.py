@@ -44,3 +44,15 @@ PROVIDERS = _known(
     ("llamacpp", "http://localhost:8080/v1", None),
 )
 """By the prefix of a model's name."""
+
+# Whose models are so called. Without a provider a name is OpenAI's.
+_FAMILIES = (
+    ("claude", "anthropic"), ("gemini", "gemini"), ("mistral", "mistral"), ("mixtral", "mistral"),
+    ("codestral", "mistral"), ("deepseek", "deepseek"), ("grok", "xai"), ("llama", "ollama"), ("qwen", "ollama"),
+)  # fmt: skip
+
+
+def meant(model: str) -> str | None:
+    """The name with its provider in front, for one that OpenAI has no models of."""
+    found = (provider for family, provider in _FAMILIES if model.lower().startswith(family))
+    return next((f"{provider}/{model}" for provider in found), None)

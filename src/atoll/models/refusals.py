@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ModelError
+from .providers import meant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -134,6 +135,9 @@ def _key(endpoint: Endpoint) -> str:
 
 def _place(endpoint: Endpoint) -> str:
     if endpoint.owner is not None and endpoint.owner.key is not None:
+        other = meant(endpoint.model) if endpoint.owner.name == "openai" else None
+        if other is not None:
+            return f"Did you mean {other!r}? A name without a provider is OpenAI's."
         return f"Look up the name of the model at {endpoint.owner.name}; before the first slash stands the provider."
     ends = "" if endpoint.address.path.endswith("v1") else " Most base URLs end in /v1; this one does not."
     return f"Look up how the server calls its models, at {endpoint.address}/models.{ends}"

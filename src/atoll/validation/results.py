@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, get_args
 
 from ..errors import InvalidInput
-from ..policy.text import shown
+from ..policy.text import article, shown
 
 Verdict = Literal["passed", "failed", "error", "cancelled", "timed_out"]
 StateName = Literal["starting", "running", "interrupted", "passed", "failed", "error", "cancelled", "timed_out"]
@@ -110,7 +110,7 @@ def result_from_json(value: object) -> Result:
         raise InvalidInput(f"The result has {shown(min(wrong))} wrong: each field is there once, and no others.")
     for name, fits in _FITS.items():
         if not fits(fields[name]):
-            raise InvalidInput(f"The result has a {name} that cannot be: {shown(fields[name])}.")
+            raise InvalidInput(f"The result has {article(name)} that cannot be: {shown(fields[name])}.")
     digests = Digests(**fields.pop("digests"))
     return Result(digests=digests, **fields)
 
