@@ -6,6 +6,7 @@ import builtins
 import errno
 import os
 import stat
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 from ..errors import FileError, FileMissing, InvalidInput, NotDirectory, ProtocolError
@@ -58,6 +59,9 @@ class AsyncFiles:
         self._links = links
         self._record = record
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._links.sandbox}>"
+
     async def read(self, path: Path, *, max_size: int = MAX_READ) -> str:
         """The text of a file.
 
@@ -101,11 +105,19 @@ class AsyncFiles:
     async def write(
         self, path: Path, data: Input, *, append: bool = False, mode: int | None = None, parents: bool = True
     ) -> int:
-        """Write text, bytes, or all that a file object gives; how many bytes that were.
+        """Write text, bytes, or all that a file object or an iterator gives; how many bytes that were.
 
         A new content takes the place of the old one only when it is whole. Missing directories are made
         unless `parents` is False.
+
+        Raises:
+            InvalidInput: the content is a value such as a dict or a list, of which nobody knows how to write it.
         """
+        if isinstance(data, Collection) and not isinstance(data, str | bytes | bytearray | memoryview):
+            raise InvalidInput(
+                f"The content is {shown(data)}, a {type(data).__name__}; give text or bytes, such as json.dumps(…) "
+                "makes of it, or iter(…) for pieces."
+            )
         request: dict[str, Any] = {"op": "write", "path": check_path(path), "append": append, "parents": parents}
         if mode is not None:
             request["mode"] = _mode(mode)

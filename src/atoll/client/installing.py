@@ -17,12 +17,12 @@ from .running import Callback, check_listener
 
 
 async def install(
-    links: Links, record: Record, packages: Iterable[str], *, timeout: float | None, on_progress: Callback | None
+    links: Links, record: Record, packages: str | Iterable[str], *, timeout: object, on_progress: Callback | None
 ) -> None:
     """Raises Unsupported, PackagesFailed, InvalidInput."""
     check_listener(links.io, "on_progress", on_progress)
-    wanted = check_requirements(packages)
-    timeout = check_timeout(timeout)
+    wanted = check_requirements([packages] if isinstance(packages, str) else packages)
+    seconds = check_timeout(timeout)
     spec = record.info.spec
     if Capability.PACKAGES not in record.driver.capabilities:
         raise Unsupported(f"The {record.driver.name} driver cannot install packages.")
@@ -45,6 +45,6 @@ async def install(
         await lines.say_once(f"{path} is left out: a sandbox that runs already cannot be shown files of the host.")
     visible = [workshop.user_site(), *([workshop.environment_site()] if spec.packages else [])]
     order = {"user": True, "packages": wanted, "options": sources.inside(), "visible": visible}
-    completed = await workshop.perform(links, order, timeout, lines)
+    completed = await workshop.perform(links, order, seconds, lines)
     if not completed.success:
         raise PackagesFailed(reason_of(wanted, completed))
