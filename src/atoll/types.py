@@ -87,8 +87,8 @@ class Permissions(NamedTuple):
     name: str | None = None
 
 
-PermissionsLike = str | Permissions | Iterable[PathRule | Mapping[str, Json]] | None
-"""What `permissions=` takes: the name of a preset, a `Permissions`, rules, or None for no rules at all."""
+PermissionsLike = str | Permissions | Iterable[PathRule | tuple[str, Level] | Mapping[str, Json]] | None
+"""What `preset=` and `permissions=` take: the name of a preset, a `Permissions`, or rules; None is not given."""
 
 
 class Explanation(NamedTuple):
