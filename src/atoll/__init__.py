@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         UnknownDriver,
         Unresponsive,
         Unsupported,
+        VariableMissing,
         WallUnavailable,
     )
     from .policy.presets import extend_preset, get_preset, list_presets, register_preset
@@ -168,6 +169,7 @@ __all__ = [
     "Unsupported",
     "Upload",
     "Variable",
+    "VariableMissing",
     "WallUnavailable",
     "__version__",
     "by_bytes",

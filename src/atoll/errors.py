@@ -2,7 +2,8 @@
 
 AtollError
 ├── InvalidInput                 also ValueError: the caller asked for something that cannot be
-│   └── InvalidPath              a path that is empty, too long, or holds a NUL byte
+│   ├── InvalidPath              a path that is empty, too long, or holds a NUL byte
+│   └── VariableMissing          also KeyError: a context has no variable of that name
 ├── Unsupported                  the driver cannot honour this request; nothing was started
 ├── DriverError
 │   ├── UnknownDriver            no driver has that name
@@ -70,6 +71,10 @@ class InvalidInput(AtollError, ValueError):
 
 class InvalidPath(InvalidInput):
     code = "invalid_path"
+
+
+class VariableMissing(InvalidInput, KeyError):
+    code = "variable_missing"
 
 
 class Unsupported(AtollError):
@@ -308,6 +313,7 @@ def from_wire(error: dict[str, Any]) -> AtollError:
         "unsupported": Unsupported,
         "busy": Busy,
         "session_ended": SessionEnded,
+        "variable_missing": VariableMissing,
     }
     code = error.get("code")
     return kinds.get(code if isinstance(code, str) else None, SandboxError)(message)

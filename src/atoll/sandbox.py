@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import builtins
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from .client import answers, lifecycle, running
@@ -16,6 +16,7 @@ from .client.batch import AsyncBatch
 from .client.command import (
     MAX_OUTPUT,
     Command,
+    Seconds,
     Timeout,
     check_pid,
     check_signal,
@@ -84,8 +85,9 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
             resources: a `Resources`, or a mapping such as `{"memory": "512M", "cpu": 1.0, "pids": 256, "disk": "1G"}`.
             env: variables for everything that runs in it.
             labels: words of your own, by which `find` and `list` know it.
-            timeout: seconds for one command or cell that asks for no other; None is without end.
-            lifetime: seconds until it ends by itself, even when its maker is gone.
+            timeout: seconds, a `timedelta`, or text such as "5m", for one command or cell that asks for no other; None
+                is without end.
+            lifetime: as long, until it ends by itself, even when its maker is gone.
             workdir: the directory that commands start in.
             strict: refuse a host where a limit could only be polled and not enforced.
             packages: Python packages to have in it, as pip writes them. They are installed once, behind a wall, and
@@ -263,6 +265,10 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} on {self.driver}, {self.info.status}>"
 
+    def __reduce__(self) -> tuple[Callable[..., AsyncSandbox], tuple[type[Self], str]]:
+        """Pickled it is its id, and connects when it is loaded. Its tools stay behind: they are of this process."""
+        return _connected, (type(self), self.id)
+
     @hinting
     async def run(
         self,
@@ -283,8 +289,8 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
             stdin: text, bytes, a file object, or an iterable of pieces.
             env: variables on top of the sandbox's.
             workdir: where it starts; the sandbox's workdir unless given.
-            timeout: seconds until it is killed with all that it started; None is without end. The sandbox's
-                own unless given.
+            timeout: seconds, a `timedelta`, or text such as "5m", until it is killed with all that it started; None is
+                without end. The sandbox's own unless given.
             check: raise `CommandFailed` when the exit code is not 0.
             max_output: bytes of output that are passed on; the rest is dropped, and `truncated` says so.
             on_stdout, on_stderr: called with text as it comes, never half a character; with `by_line(f)`, f is called
@@ -335,7 +341,7 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
         pty: bool | tuple[int, int] = False,
         env: Mapping[str, str] | None = None,
         workdir: str | os.PathLike[str] | None = None,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
     ) -> AsyncProcess:
         """Start a process that lives on its own, with a terminal if `pty` is True or (rows, columns).
 
@@ -426,7 +432,7 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
 
     @hinting
     async def install(
-        self, packages: Iterable[str], *, timeout: float | None = 600.0, on_progress: Callback | None = None
+        self, packages: str | Iterable[str], *, timeout: Seconds | None = 600.0, on_progress: Callback | None = None
     ) -> None:
         """Install Python packages in this sandbox, for commands and for contexts that run already.
 
@@ -434,7 +440,7 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
         given to `create`, which installs them once for all sandboxes.
 
         Args:
-            packages: requirements as pip writes them, such as "numpy" or "pandas>=2".
+            packages: requirements as pip writes them, such as "numpy" or "pandas>=2"; a text is one of them.
             timeout: seconds until the installer is killed; None is without end.
             on_progress: called with each line that the installer says.
 
@@ -458,7 +464,7 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
         """Open a shell that keeps its directory, variables and functions from command to command.
 
         Args:
-            shell: "bash" unless given, or "zsh", or "sh".
+            shell: "bash" unless given, or "zsh", or "sh"; a path such as "/bin/bash" means the one of that name.
             env: variables on top of the sandbox's.
             workdir: where it starts; the sandbox's workdir unless given.
             id: of a session that is there, to go on with instead.
@@ -481,8 +487,8 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
         return [answers.process_info(item) for item in answers.items(answer, "processes")]
 
     @hinting
-    async def signal(self, pid: int, number: int, *, tree: bool = False) -> None:
-        """Send a signal to a process, and with `tree` to all that it started."""
+    async def signal(self, pid: int, number: int | str, *, tree: bool = False) -> None:
+        """Send a signal, a number or a name such as "TERM", to a process, and with `tree` to all that it started."""
         await self._links.ask("signal", pid=check_pid(pid), signal=check_signal(number), tree=tree)
 
     def _exec(
@@ -497,3 +503,12 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
     ) -> dict[str, Any]:
         seconds = choose_timeout(timeout, self.info.spec.timeout)
         return exec_request(command, stdin=stdin, env=env, workdir=workdir, timeout=seconds, limit=limit)
+
+
+def _connected(cls: type[AsyncSandbox], id: str) -> AsyncSandbox:
+    """What a pickled sandbox is when it is loaded, where nothing can be awaited."""
+    from . import registry
+    from .io import BlockingIO, drive
+
+    found = drive(lifecycle.connect(BlockingIO(), id))
+    return cls(Record(registry.load(found.driver.name, AnyIO()), found.store, found.handle, found.info))

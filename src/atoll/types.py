@@ -20,6 +20,22 @@ RuleKind = Literal["glob", "directory", "file"]
 Json = Any
 
 
+_LONG = 200
+
+
+def _cut(text: object) -> str:
+    """The repr of a text, or of its beginning."""
+    if not isinstance(text, str) or len(text) <= _LONG:
+        return repr(text)
+    return f"{text[:_LONG]!r}… ({len(text)} characters)"
+
+
+def _told(value: Any, short: Mapping[str, str]) -> str:
+    """The repr of a tuple with names, in which some fields are told in short."""
+    fields = (f"{name}={short[name] if name in short else repr(each)}" for name, each in value._asdict().items())
+    return f"{type(value).__name__}({', '.join(fields)})"
+
+
 class Capability(enum.Enum):
     """What a driver may declare. A declared one passes the conformance suite, another raises Unsupported."""
 
@@ -70,8 +86,8 @@ class Permissions(NamedTuple):
     name: str | None = None
 
 
-PermissionsLike = str | Permissions | Iterable[PathRule | Mapping[str, Json]] | None
-"""What `permissions=` takes: the name of a preset, a `Permissions`, rules, or None for no rules at all."""
+PermissionsLike = str | Permissions | Iterable[PathRule | tuple[str, Level] | Mapping[str, Json]] | None
+"""What `preset=` and `permissions=` take: the name of a preset, a `Permissions`, or rules; None is not given."""
 
 
 class Explanation(NamedTuple):
@@ -141,6 +157,10 @@ class Completed(NamedTuple):
     @property
     def stderr_bytes(self) -> bytes:
         return self.stderr.encode() if self.raw is None else self.raw[1]
+
+    def __repr__(self) -> str:
+        """With the beginning of what is long."""
+        return _told(self, {"stdout": _cut(self.stdout), "stderr": _cut(self.stderr)})
 
 
 @elsewhere(CHUNK)
@@ -244,6 +264,11 @@ class Result(NamedTuple):
         except (AttributeError, TypeError, ValueError) as error:
             raise ValueError(f"The {mime} of this result is not base64 text: {error}.") from None
 
+    def __repr__(self) -> str:
+        """With its text, and of other forms the names alone."""
+        forms = [f"{mime!r}: {_cut(data) if mime == 'text/plain' else '…'}" for mime, data in self.data.items()]
+        return _told(self, {"data": f"{{{', '.join(forms)}}}"})
+
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Json]:
         """For your own notebook: what can do no harm there. HTML comes in a frame that runs no scripts."""
         shown = {mime: data for mime, data in self.data.items() if mime in _HARMLESS}
@@ -292,6 +317,20 @@ class Execution(NamedTuple):
     def success(self) -> bool:
         """Whether it ran to its end without an error, in time, and all that it said and showed is here."""
         return self.error is None and not self.timed_out and not self.truncated
+
+    def __repr__(self) -> str:
+        """With the beginning of what is long."""
+        error = None if self.error is None else f"CodeError({self.error.name}: {_cut(self.error.value)})"
+        return _told(self, {"stdout": _cut(self.stdout), "stderr": _cut(self.stderr), "error": str(error)})
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Json]:
+        """For your own notebook: its value, or what it showed last, and as text all that it said, too."""
+        said = [self.stdout, self.stderr, *(each.text or "" for each in self.results if each.is_main)]
+        if self.error is not None:
+            said.append(self.error.traceback)
+        chosen = [each for each in self.results if each.is_main] or [*self.results]
+        shown = chosen[-1]._repr_mimebundle_() if chosen else {}
+        return {**shown, "text/plain": "".join(each if each.endswith("\n") else f"{each}\n" for each in said if each)}
 
 
 class Variable(NamedTuple):

@@ -206,7 +206,7 @@ OPERATIONS = {
     "read": (lambda sb, tmp: sb.files.read("x"), [data(b"content"), ok(size=7)]),
     "read_bytes": (lambda sb, tmp: sb.files.read_bytes("x", max_size=1000), [data(b"content"), ok(size=7)]),
     "write": (lambda sb, tmp: sb.files.write("x", "content"), [ok(size=7)]),
-    "write much": (lambda sb, tmp: sb.files.write("x", [b"x" * 70_000] * 10), [ok(size=7)]),
+    "write much": (lambda sb, tmp: sb.files.write("x", iter([b"x" * 70_000] * 10)), [ok(size=7)]),
     "list": (lambda sb, tmp: sb.files.list(), [event({"entries": [INFO, DIRECTORY]}), ok(skipped=0)]),
     "info": (lambda sb, tmp: sb.files.info("x"), [ok(info=INFO)]),
     "exists": (lambda sb, tmp: sb.files.exists("x"), [end({"error": {"code": "file_error", "errno": 2}})]),

@@ -344,7 +344,7 @@ def test_a_guest_that_takes_nothing_is_noticed(scripted, monkeypatch):
         with pytest.raises(Unresponsive):
             sandbox.run("x", stdin=b"x" * 900_000)
         with pytest.raises(Unresponsive):
-            sandbox.files.write("x", [b"x" * 900_000])
+            sandbox.files.write("x", iter([b"x" * 900_000]))
     finally:
         done.set()
 
@@ -427,5 +427,5 @@ def test_the_window_of_the_client_is_kept_to(scripted):
 
     sandbox, _ = scripted(speak)
     with pytest.raises(Unresponsive):
-        sandbox.files.write("x", [b"x" * 700_000] * 5)
+        sandbox.files.write("x", iter([b"x" * 700_000] * 5))
     assert [listener.input for listener in listeners] == [WINDOW]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import os
 from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ..codebases.shelf import Shelf
 from ..errors import InvalidInput
@@ -28,6 +28,9 @@ class AsyncCodebases:
     def __init__(self, io: IO | None = None) -> None:
         """`io` is for internal use."""
         self._io = AnyIO() if io is None else io
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of this user>"
 
     async def create(
         self,
@@ -132,7 +135,8 @@ class AsyncCodebases:
             FileMissing: there is no such version, or no more, or no such directory in it.
             NotDirectory: the path is no directory.
         """
-        return await self._io.in_thread(lambda: Shelf().files(codebase, path, recursive=recursive, version=version))
+        within = _from_root(path)
+        return await self._io.in_thread(lambda: Shelf().files(codebase, within, recursive=recursive, version=version))
 
     async def read(self, codebase: str | Codebase, path: str) -> bytes:
         """The content of one file.
@@ -141,7 +145,7 @@ class AsyncCodebases:
             FileMissing, IsDirectory, NotDirectory: there is no such file.
             FileError: it is a symbolic link, or a link is on the way; links are not followed.
         """
-        return await self._io.in_thread(lambda: Shelf().read(codebase, path))
+        return await self._io.in_thread(lambda: Shelf().read(codebase, _from_root(path)))
 
     async def write(self, codebase: str | Codebase, path: str, data: str | bytes) -> Upload:
         """Make a version in which one file is new or has another content. Missing directories are made.
@@ -152,4 +156,9 @@ class AsyncCodebases:
         content = data.encode() if isinstance(data, str) else data
         if not isinstance(content, bytes | bytearray | memoryview):
             raise InvalidInput(f"data is {kind_of(data)}; give text or bytes.")
-        return await self._io.in_thread(lambda: Shelf().write(codebase, path, bytes(content)))
+        return await self._io.in_thread(lambda: Shelf().write(codebase, _from_root(path), bytes(content)))
+
+
+def _from_root(path: Any) -> Any:
+    """A path in a codebase; a slash at its beginning is that of rules, and means the same."""
+    return path.removeprefix("/") if isinstance(path, str) else path

@@ -72,10 +72,21 @@ def terminal_size(pty: object) -> list[int] | None:
 
 
 def check_signal(number: object) -> int:
-    """Also takes a member of `signal.Signals`. Raises InvalidInput."""
-    if isinstance(number, bool) or not isinstance(number, int) or not 0 < number <= 64:
-        raise InvalidInput(f"The signal is {shown(number)}; give a number from 1 to 64, such as signal.SIGTERM.")
-    return int(number)
+    """From a number, a member of `signal.Signals`, or a name such as "TERM" or "SIGTERM". Raises InvalidInput."""
+    found = _signal_named(number) if isinstance(number, str) else number
+    if isinstance(found, bool) or not isinstance(found, int) or not 0 < found <= 64:
+        raise InvalidInput(
+            f"The signal is {shown(number)}; give a name such as 'TERM', or a number from 1 to 64, such as "
+            "signal.SIGTERM."
+        )
+    return int(found)
+
+
+def _signal_named(name: str) -> int | None:
+    import signal
+
+    plain = name.strip().upper().removeprefix("SIG")
+    return next((each.value for each in signal.Signals if each.name == f"SIG{plain}"), None)
 
 
 def check_pid(pid: object) -> int:
@@ -99,7 +110,7 @@ def _is_length(value: object) -> bool:
 
 def _argv(command: object) -> list[str]:
     if isinstance(command, str):
-        argv = [*_SHELL, command]
+        argv = [*_SHELL, command] if command.strip() else []
     elif isinstance(command, Sequence) and not isinstance(command, bytes | bytearray):
         argv = [_argument(argument) for argument in command]
     else:

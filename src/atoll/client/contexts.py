@@ -27,6 +27,9 @@ class AsyncContexts:
     def __init__(self, links: Links) -> None:
         self._links = links
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._links.sandbox}>"
+
     async def create(
         self,
         name: str | None = None,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
-from typing import Any, Protocol, TypeAlias, cast
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from typing import Any, Protocol, TypeAlias, TypeGuard, cast
 
 from ..errors import InvalidInput
 from ..io import IO
@@ -41,7 +41,7 @@ class Feed:
             self._file = cast("Readable", source)
         elif isinstance(source, AsyncIterable):
             self._pieces = source.__aiter__()
-        elif isinstance(source, Iterable):
+        elif _has_pieces(source):
             self._pieces = iter(source)
         else:
             raise InvalidInput(
@@ -79,6 +79,11 @@ class Feed:
         if piece is None:
             raise InvalidInput(f"{shown(file)} does not block and has nothing to read now; give one that waits.")
         return piece
+
+
+def _has_pieces(value: object) -> TypeGuard[Iterable[str | bytes]]:
+    """Not so a mapping: its keys could be read, and would be half of it."""
+    return isinstance(value, Iterable) and not isinstance(value, Mapping)
 
 
 def _as_bytes(piece: object) -> bytes | memoryview:

@@ -6,6 +6,7 @@ import builtins
 import errno
 import os
 import stat
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 from ..errors import FileError, FileMissing, InvalidInput, NotDirectory, ProtocolError
@@ -58,6 +59,9 @@ class AsyncFiles:
         self._links = links
         self._record = record
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._links.sandbox}>"
+
     async def read(self, path: Path, *, max_size: int = MAX_READ) -> str:
         """The text of a file.
 
@@ -108,15 +112,23 @@ class AsyncFiles:
         parents: bool = True,
         atomic: bool = False,
     ) -> int:
-        """Write text, bytes, or all that a file object gives; how many bytes that were.
+        """Write text, bytes, or all that a file object or an iterator gives; how many bytes that were.
 
         A file that is there is written to, as `open(path, "w")` does it: it keeps its mode, its owner and its other
         names, and must allow it. That begins when all of the data has come, so a write that breaks off before changes
         nothing. With `atomic` a new file takes its place at once, which the directory must allow: nobody ever reads
         half of it. Missing directories are made unless `parents` is False.
+
+        Raises:
+            InvalidInput: the content is a value such as a dict or a list, of which nobody knows how to write it.
         """
         if append and atomic:
             raise InvalidInput("append and atomic are both True; what is appended is never a new file.")
+        if isinstance(data, Collection) and not isinstance(data, str | bytes | bytearray | memoryview):
+            raise InvalidInput(
+                f"The content is {shown(data)}, {kind_of(data)}; give text or bytes, such as json.dumps(…) "
+                "makes of it, or iter(…) for pieces."
+            )
         request: dict[str, Any] = {"op": "write", "path": check_path(path), "append": append, "parents": parents}
         if atomic:
             request["atomic"] = True

@@ -24,12 +24,12 @@ _CLEAN_UP = 30.0
 
 
 async def install(
-    links: Links, record: Record, packages: Iterable[str], *, timeout: float | None, on_progress: Callback | None
+    links: Links, record: Record, packages: str | Iterable[str], *, timeout: object, on_progress: Callback | None
 ) -> None:
     """Raises Unsupported, PackagesFailed, InvalidInput."""
     check_listener(links.io, "on_progress", on_progress)
-    wanted = check_requirements(packages)
-    timeout = check_timeout(timeout)
+    wanted = check_requirements([packages] if isinstance(packages, str) else packages)
+    seconds = check_timeout(timeout)
     spec = record.info.spec
     if Capability.PACKAGES not in record.driver.capabilities:
         raise Unsupported(f"The {record.driver.name} driver cannot install packages.")
@@ -44,18 +44,18 @@ async def install(
     visible = [workshop.user_site(), *([workshop.environment_site()] if spec.packages else [])]
     order = {"user": True, "packages": wanted, "visible": visible}
     if spec.network == "none":
-        completed = await _install_fetched(links, known, order, timeout, lines)
+        completed = await _install_fetched(links, known, order, seconds, lines)
     else:
         sources = known.remote()
         for path in known.shown():
             await lines.say_once(f"{path} is left out: a sandbox that runs already cannot be shown files of the host.")
-        completed = await workshop.perform(links, {**order, "options": sources.inside()}, timeout, lines)
+        completed = await workshop.perform(links, {**order, "options": sources.inside()}, seconds, lines)
     if not completed.success:
         raise PackagesFailed(reason_of(wanted, completed))
 
 
 async def _install_fetched(
-    links: Links, known: settings.Sources, order: dict[str, Any], timeout: float | None, lines: Lines
+    links: Links, known: settings.Sources, order: dict[str, Any], seconds: float | None, lines: Lines
 ) -> Completed:
     """For a sandbox without a network: pip fetches wheels on the host, where it can start no program, and installs
     them inside."""
@@ -67,8 +67,8 @@ async def _install_fetched(
     io = links.io
     place = await io.in_thread(lambda: cache.wheels_place(state_dir()))
     try:
-        seconds = workshop.SECONDS if timeout is None else timeout
-        wanted = Wanted(workshop.python(), order["packages"], known, f"{place}/fetched", seconds)
+        within = workshop.SECONDS if seconds is None else seconds
+        wanted = Wanted(workshop.python(), order["packages"], known, f"{place}/fetched", within)
         fetched = await fetch(io, wanted, lines)
         if not fetched.success:
             return fetched
@@ -77,7 +77,7 @@ async def _install_fetched(
     finally:
         await io.in_thread(lambda: cache.discard(place))
     try:
-        return await workshop.perform(links, {**order, "options": [], "wheels": inside}, timeout, lines)
+        return await workshop.perform(links, {**order, "options": [], "wheels": inside}, seconds, lines)
     finally:
         with io.shield(_CLEAN_UP):
             await links.ask("remove", path=inside, recursive=True, missing_ok=True)

@@ -17,6 +17,7 @@ from ..errors import AtollError, Busy, DriverError, InvalidInput, SandboxGone, U
 from ..io import IO
 from ..policy.ignores import check_ignore
 from ..policy.labels import check_labels
+from ..policy.sizes import format_size
 from ..policy.spec import make_spec, spec_from_json, with_image_as_path
 from ..policy.text import kind_of, shown
 from ..store import Reservation, Row, Store
@@ -69,12 +70,12 @@ async def connect(io: IO, id: str) -> Record:
     if not isinstance(id, str):
         raise InvalidInput(f"id is {kind_of(id)}; give the id of a sandbox.")
     registered = store.shared()
-    row = registered.get(id)
+    row = registered.resolve(id)
     driver = registry.load(row.driver, io)
     reason = None if row.handle is None else await driver.ending(row.handle)
     record = await _record(io, registered, row)
     if record is None:
-        raise SandboxGone(f"The sandbox {id} is gone: {reason or reason_of_end(_info(row, 'gone'), row)}.")
+        raise SandboxGone(f"The sandbox {row.id} is gone: {reason or reason_of_end(_info(row, 'gone'), row)}.")
     return record
 
 
@@ -246,6 +247,8 @@ async def _spec(driver: Driver, wishes: dict[str, Any]) -> Spec:
     if not driver.names_images:
         spec = with_image_as_path(spec)
     _refuse_undeclared(driver, spec, wishes)
+    if Capability.LIMITS in driver.capabilities:
+        _refuse_beyond_the_machine(spec.resources)
     if spec.codebase is not None:
         # A name may belong to another codebase by the time that somebody asks what this one stands on.
         spec = spec._replace(codebase=await _codebase_id(driver.io, spec.codebase))
@@ -273,6 +276,19 @@ def _refuse_undeclared(driver: Driver, spec: Spec, wishes: Mapping[str, Any]) ->
             f"{'' if chosen else f' (without others, those of the preset {spec.permissions.name})'}.",
             hint='Say preset="full-access" (--preset full-access) to have it see and change all of its copy, or take '
             "the jail.",
+        )
+
+
+def _refuse_beyond_the_machine(resources: Resources) -> None:
+    """A limit that nothing can reach is a mistake in its unit, or was meant for another machine."""
+    cores = os.cpu_count()
+    if resources.cpu is not None and cores is not None and resources.cpu > cores:
+        raise InvalidInput(f"cpu is {resources.cpu:g}, and this machine has {cores}; give at most that, or None.")
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    # Swap may hold more than the memory, not many times as much.
+    if resources.memory > 4 * memory:
+        raise InvalidInput(
+            f"memory is {format_size(resources.memory)}, and this machine has {memory >> 20}M; give at most that."
         )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ..types import Checkpoint, Info, Metrics
 
 if TYPE_CHECKING:
+    from .command import Seconds
     from .links import Links
     from .record import Record
 
@@ -25,11 +26,11 @@ class AsyncLifetime:
         """What it uses now, measured from outside the wall."""
         return await self._record.metrics()
 
-    async def set_lifetime(self, seconds: float) -> None:
-        """Let it live for so many seconds from now."""
+    async def set_lifetime(self, seconds: Seconds) -> None:
+        """Let it live for so many seconds from now; a `timedelta` or text such as "5m" will do."""
         await self._record.set_lifetime(seconds)
 
-    async def set_timeout(self, seconds: float | None) -> None:
+    async def set_timeout(self, seconds: Seconds | None) -> None:
         """Give commands and cells that ask for no other so many seconds from now on; None is without end.
 
         Who finds it afterwards, in this or another process, finds it so. Sessions that are open keep what they had.

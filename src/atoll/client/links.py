@@ -56,6 +56,11 @@ class Links:
         self._lanes: Lanes | None = None
         self.io = seat.driver.io
 
+    @property
+    def sandbox(self) -> str:
+        """The id of the sandbox that they lead to."""
+        return self._seat.handle.id
+
     async def open(
         self,
         request: dict[str, Any],

@@ -50,6 +50,10 @@ class AsyncProcess:
         """None until its end has been seen by `read`, `wait` or iteration."""
         return None if self._result is None else self._result.exit_code
 
+    def __repr__(self) -> str:
+        ended = self.exit_code
+        return f"<{type(self).__name__} {self._pid}{'' if ended is None else f', ended with {ended}'}>"
+
     async def write(self, data: str | bytes, timeout: float | None = None) -> None:
         """Write to its standard input, waiting while it takes none.
 
@@ -74,8 +78,8 @@ class AsyncProcess:
         """Give its terminal another size."""
         await self._operation().call(resize=terminal_size((rows, columns)))
 
-    async def signal(self, number: int) -> None:
-        """Send it a signal. Nothing happens when it has ended."""
+    async def signal(self, number: int | str) -> None:
+        """Send it a signal, by number or by a name such as "TERM". Nothing happens when it has ended."""
         await self._operation().call(signal=check_signal(number))
 
     async def kill(self) -> None:

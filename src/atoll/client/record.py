@@ -73,13 +73,13 @@ class Record:
         await self._check_there()
         return await self.driver.metrics(self.handle)
 
-    async def set_lifetime(self, seconds: float) -> None:
-        seconds = check_lifetime(seconds)
+    async def set_lifetime(self, lifetime: object) -> None:
+        seconds = check_lifetime(lifetime)
         await self._check_there()
         await self.driver.set_lifetime(self.handle, seconds)
         self._expires(time.time() + seconds)
 
-    async def set_timeout(self, seconds: float | None) -> None:
+    async def set_timeout(self, seconds: object) -> None:
         timeout = check_timeout(seconds)
         await self._check_there()
         # What others have changed of the spec meanwhile stays as they have it.

@@ -175,7 +175,8 @@ async def open_session(
         Unsupported: the sandbox does not have that shell.
         SessionEnded: there is no session with that id.
     """
-    request: dict[str, Any] = {} if shell is None else {"shell": _text(shell, "shell")}
+    # Of a path the name: the sandbox's own, wherever it lies in there.
+    request: dict[str, Any] = {} if shell is None else {"shell": _text(shell, "shell").rpartition("/")[2]}
     add_surroundings(request, env, workdir)
     if id is None:
         answer = await links.ask("open_session", **request)

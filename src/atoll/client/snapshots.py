@@ -33,6 +33,9 @@ class AsyncSnapshots:
         self._io: IO = AnyIO()
         self._driver = driver
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of this user>"
+
     async def list(self, *, sandbox: str | None = None, driver: str | None = None) -> builtins.list[Snapshot]:
         """All of them, newest first.
 

@@ -32,6 +32,9 @@ class AsyncVariables:
         self._links = links
         self._memory = memory
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._links.sandbox}>"
+
     async def get(self, name: str, context: str = "main", *, max_size: int | str = MAX_SIZE) -> Any:
         """The value of a variable.
 
@@ -39,7 +42,8 @@ class AsyncVariables:
             max_size: how many bytes it may take on the way.
 
         Raises:
-            InvalidInput: there is no such variable, or its value does not pass; the message says what does.
+            VariableMissing: there is no such variable; it is a KeyError, too.
+            InvalidInput: its value does not pass; the message says what does.
             Unsupported: a library is missing, inside or outside; the message says which and how to get it.
         """
         limit = parse_size(max_size, "max_size")
@@ -79,7 +83,7 @@ class AsyncVariables:
         """Forget variables; without a name, all that `list` shows.
 
         Raises:
-            InvalidInput: there is no such variable; all are still there.
+            VariableMissing: there is no such variable; all are still there.
         """
         request: dict[str, Any] = {"act": "clear"}
         if names:

@@ -39,6 +39,11 @@ _ERRORS: dict[str, type[AtollError]] = {
 }
 
 
+# What keepers said before they had a code for it.
+_OLDER = "keeper does not know"
+_RENEW = "Stop and resume it: then it is this one's."
+
+
 class _FirstStream(socket.socket):
     """A stream that came with a new sandbox, and that nobody may ever use: dropping it is no mistake to warn about."""
 
@@ -178,7 +183,10 @@ class Talking(Driver):
         if word in answer:
             return answer[word], fds
         error: Mapping[str, Any] = answer.get("error", {})
-        raise _ERRORS.get(str(error.get("code")), SandboxError)(str(error.get("message", answer)))
+        message = str(error.get("message", answer))
+        if error.get("code") == "unknown_request" or _OLDER in message:
+            raise Unsupported("This sandbox was made by an older atoll, which cannot do that.", hint=_RENEW)
+        raise _ERRORS.get(str(error.get("code")), SandboxError)(message)
 
 
 def _require_linux() -> None:

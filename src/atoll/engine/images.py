@@ -32,7 +32,10 @@ def unpacked(image: str, home: str) -> str:
     elif os.path.isfile(path):
         root = _cached(path, home)
     else:
-        raise InvalidInput(f"image={image!r} is neither a directory nor a tar archive on this machine.")
+        raise InvalidInput(
+            f"image={image!r} is neither a directory nor a tar archive on this machine.",
+            hint='For an image of a container engine say driver="docker".',
+        )
     if not any(os.path.isdir(f"{root}/{name}") for name in ("usr", "bin")):
         raise InvalidInput(f"image={image!r} holds no root file system: there is neither /usr nor /bin in it.")
     return root

@@ -193,7 +193,7 @@ class Keeper:
     def _answer(self, client: socket.socket, request: dict[str, Any]) -> None:
         handler = _REQUESTS.get(str(request.get("op")))
         if handler is None:
-            raise BirthFailed(f"This sandbox's keeper does not know {request.get('op')!r}.", "unsupported")
+            raise BirthFailed(f"This sandbox's keeper does not know {request.get('op')!r}.", "unknown_request")
         handler(self, client, request)
 
     def _attempt(self, client: socket.socket, act: Callable[[], None]) -> None:

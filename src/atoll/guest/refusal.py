@@ -13,6 +13,7 @@ BUSY = "busy"
 FILE_ERROR = "file_error"
 CANCELLED = "cancelled"
 SESSION_ENDED = "session_ended"
+VARIABLE_MISSING = "variable_missing"
 INTERNAL = "internal"
 
 

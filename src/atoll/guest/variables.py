@@ -11,7 +11,7 @@ from ..wire import values
 from ..wire.values import MAX_SIZE, WAYS_OUT, Missing, Unfit
 from . import brief
 from .arguments import Arguments
-from .refusal import UNSUPPORTED, Refused, invalid
+from .refusal import UNSUPPORTED, VARIABLE_MISSING, Refused, invalid
 
 _MAX_LISTED = 10_000
 _MAX_NAME = 1000
@@ -118,7 +118,8 @@ def _known(namespace: Dict[str, Any], name: str) -> Any:
     except KeyError:
         there = shown(namespace)
         some = ", ".join(there[:_SOME]) + (", …" if len(there) > _SOME else "")
-        raise invalid("There is no variable %.200r; there are: %s." % (name, some or "none")) from None
+        message = "There is no variable %.200r; there are: %s." % (name, some or "none")
+        raise Refused(VARIABLE_MISSING, message) from None
 
 
 def _assignable(name: str) -> str:

@@ -16,6 +16,9 @@ class Codebases:
     def __init__(self) -> None:
         self._core = AsyncCodebases(BlockingIO())
 
+    def __repr__(self) -> str:
+        return repr(self._core).replace("Async", "", 1)
+
     def create(
         self,
         name: str,

@@ -19,6 +19,9 @@ class Contexts:
     def __init__(self, core: AsyncContexts) -> None:
         self._core = core
 
+    def __repr__(self) -> str:
+        return repr(self._core).replace("Async", "", 1)
+
     def create(
         self,
         name: str | None = None,

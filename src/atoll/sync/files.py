@@ -17,6 +17,9 @@ class Files:
     def __init__(self, core: AsyncFiles) -> None:
         self._core = core
 
+    def __repr__(self) -> str:
+        return repr(self._core).replace("Async", "", 1)
+
     def read(self, path: Path, *, max_size: int = MAX_READ) -> str:
         return drive(self._core.read(path, max_size=max_size))
 

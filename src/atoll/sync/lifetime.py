@@ -10,6 +10,7 @@ from ..types import Checkpoint, Info, Metrics
 from .docs import documented_by
 
 if TYPE_CHECKING:
+    from ..client.command import Seconds
     from ..sandbox import AsyncSandbox
 
 
@@ -25,10 +26,10 @@ class Lifetime:
     def metrics(self) -> Metrics:
         return drive(self._core.metrics())
 
-    def set_lifetime(self, seconds: float) -> None:
+    def set_lifetime(self, seconds: Seconds) -> None:
         drive(self._core.set_lifetime(seconds))
 
-    def set_timeout(self, seconds: float | None) -> None:
+    def set_timeout(self, seconds: Seconds | None) -> None:
         drive(self._core.set_timeout(seconds))
 
     def pause(self) -> None:

@@ -70,7 +70,9 @@ def run_many(
     max_output: int = MAX_OUTPUT,
     **wishes: Unpack[Wishes],
 ) -> list[Completed]:
-    """Run many commands at once, each in a sandbox of its own; the results in the order of the commands.
+    """Run many commands at once, each in a fresh sandbox; the results in the order of the commands.
+
+    No command finds what another has left; with `together=True` each does.
 
     A command that fails is data, as with `run`. `wishes` are the keywords of `Sandbox.create`.
 

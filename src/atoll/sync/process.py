@@ -59,6 +59,9 @@ class Process:
         """None until its end has been seen by `read`, `wait` or iteration."""
         return self._core.exit_code
 
+    def __repr__(self) -> str:
+        return repr(self._core).replace("Async", "", 1)
+
     def write(self, data: str | bytes, timeout: float | None = None) -> None:
         drive(self._core.write(data, timeout))
 
@@ -68,7 +71,7 @@ class Process:
     def resize(self, rows: int, columns: int) -> None:
         drive(self._core.resize(rows, columns))
 
-    def signal(self, number: int) -> None:
+    def signal(self, number: int | str) -> None:
         drive(self._core.signal(number))
 
     def kill(self) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import builtins
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from ..client import lifecycle
-from ..client.command import MAX_OUTPUT, Command, Timeout
+from ..client.command import MAX_OUTPUT, Command, Seconds, Timeout
 from ..client.keywords import Labelled, OverSource, Wishes
 from ..client.record import Record
 from ..client.running import Callback, Listener
@@ -162,6 +162,9 @@ class Sandbox(Batch, Lifetime, Review, Timeline, Audited, metaclass=Hinting):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} on {self.driver}, {self.info.status}>"
 
+    def __reduce__(self) -> tuple[Callable[..., Self], tuple[str]]:
+        return type(self).connect, (self.id,)
+
     @hinting
     def run(
         self,
@@ -208,7 +211,7 @@ class Sandbox(Batch, Lifetime, Review, Timeline, Audited, metaclass=Hinting):
         pty: bool | tuple[int, int] = False,
         env: Mapping[str, str] | None = None,
         workdir: str | os.PathLike[str] | None = None,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
     ) -> Process:
         from .process import Process
 
@@ -268,7 +271,7 @@ class Sandbox(Batch, Lifetime, Review, Timeline, Audited, metaclass=Hinting):
 
     @hinting
     def install(
-        self, packages: Iterable[str], *, timeout: float | None = 600.0, on_progress: Callback | None = None
+        self, packages: str | Iterable[str], *, timeout: Seconds | None = 600.0, on_progress: Callback | None = None
     ) -> None:
         drive(self._core.install(packages, timeout=timeout, on_progress=on_progress))
 
@@ -292,5 +295,5 @@ class Sandbox(Batch, Lifetime, Review, Timeline, Audited, metaclass=Hinting):
         return drive(self._core.processes())
 
     @hinting
-    def signal(self, pid: int, number: int, *, tree: bool = False) -> None:
+    def signal(self, pid: int, number: int | str, *, tree: bool = False) -> None:
         drive(self._core.signal(pid, number, tree=tree))

@@ -16,6 +16,9 @@ class Snapshots:
         self._core = AsyncSnapshots(driver)
         self._core._io = BlockingIO()  # noqa: SLF001  # the other half of the same class
 
+    def __repr__(self) -> str:
+        return repr(self._core).replace("Async", "", 1)
+
     def list(self, *, sandbox: str | None = None, driver: str | None = None) -> builtins.list[Snapshot]:
         return drive(self._core.list(sandbox=sandbox, driver=driver))
 

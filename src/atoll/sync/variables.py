@@ -18,6 +18,9 @@ class Variables:
     def __init__(self, core: AsyncVariables) -> None:
         self._core = core
 
+    def __repr__(self) -> str:
+        return repr(self._core).replace("Async", "", 1)
+
     def get(self, name: str, context: str = "main", *, max_size: int | str = MAX_SIZE) -> Any:
         return drive(self._core.get(name, context, max_size=max_size))
 
