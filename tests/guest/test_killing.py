@@ -155,3 +155,27 @@ def test_a_kill_does_not_wait_for_the_client_to_read(guest, client):
     time.sleep(0.1)
     eventually(lambda: not alive(pid))
     assert client.finish(channel).ok["timed_out"] is True
+
+
+@pytest.mark.parametrize("tree", [False, True])
+@pytest.mark.parametrize("hold", [False, True])
+def test_who_was_killed_is_gone_when_that_is_answered(client, tree, hold):
+    for _ in range(20):
+        channel = client.open("exec", argv=["sleep", "60"], hold=hold)
+        pid = client.event(channel)["pid"]
+        assert client.do("signal", pid=pid, signal=9, tree=tree).error is None
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+        assert client.finish(channel).ok["exit_code"] == 137
+
+
+def test_a_kill_does_not_wait_for_a_parent_that_does_not_reap(client):
+    script = "import os, time\npid = os.fork()\npid or time.sleep(60)\nprint(pid, flush=True)\ntime.sleep(60)"
+    channel = client.open("exec", argv=[sys.executable, "-c", script])
+    client.event(channel)
+    pid = int(client.receive().payload)
+    before = time.monotonic()
+    assert client.do("signal", pid=pid, signal=9).error is None
+    assert time.monotonic() - before < 3
+    client.cancel(channel)
+    client.finish(channel)

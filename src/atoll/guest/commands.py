@@ -109,16 +109,27 @@ class Commands:
         pid, number, tree = arguments.required_count("pid"), signal_number(arguments), arguments.flag("tree")
         process = self._running.get(pid)
         killer = self._machine.killer
-        if process is not None and not process.exited:
-            process.signal(number, tree)
-        elif not killer.owns(pid):
+        own = process if process is not None and not process.exited else None
+        if own is None and not killer.owns(pid):
             raise invalid("No process of this sandbox has the pid %d." % pid)
-        elif tree and number == signal.SIGKILL:
-            killer.kill_below(pid, lambda: channel.end({}))
-            return Operation(channel)
+        meant = {pid}
+        if tree:
+            meant = killer.descendants(pid) if own is None else killer.members(own.mark)
+
+        def end() -> None:
+            channel.end({})
+
+        if number != signal.SIGKILL:
+            send(meant, number)
+            end()
+        elif tree and own is None:
+            killer.kill_below(pid, lambda: killer.wait_for(meant, end))
         else:
-            send(killer.descendants(pid) if tree else [pid], number)
-        channel.end({})
+            if own is None:
+                send(meant, number)
+            else:
+                own.signal(number, tree)
+            killer.wait_for(meant, end)
         return Operation(channel)
 
     def list(self, channel: Channel, request: Dict[str, Any]) -> Operation:

@@ -13,19 +13,22 @@ from typing import Callable, Dict, Iterable, Optional, Set
 
 from .loop import Loop
 from .marks import Marks, mark_of
-from .proc import Task, children, pids, tasks
+from .proc import Task, children, newest_pid, pids, read_task, tasks
 
 _ROUNDS = 64
 _PAUSES = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 """A process that survives SIGKILL for longer than all of these hangs in the kernel; nothing more can be done."""
+_LOOKS, _LOOK = 4, 0.001
+"""How often nobody must be found, and how long after one another, while others are born all the time."""
 
 Select = Callable[[Dict[int, Task]], Set[int]]
 
 
 class Killer:
-    def __init__(self, loop: Loop, marks: Marks) -> None:
+    def __init__(self, loop: Loop, marks: Marks, reap: Callable[[], None]) -> None:
         self._loop = loop
         self._marks = marks
+        self._reap = reap
         self._own = os.getpid()
 
     def members(self, mark: int, table: Optional[Dict[int, Task]] = None) -> Set[int]:
@@ -104,11 +107,40 @@ class Killer:
     def _living(self, pids: Iterable[int], table: Dict[int, Task]) -> Set[int]:
         return {pid for pid in pids if table[pid].alive}
 
-    def _kill(self, select: Select, done: Callable[[], None], mark: Optional[int] = None) -> None:
+    def wait_for(self, pids: Iterable[int], done: Callable[[], None]) -> None:
+        """Call back when none of these processes, which were killed, is there any more, not even as what its parent,
+        if that is the guest, has yet to reap."""
+        waited = set(pids)
         pauses = iter(_PAUSES)
 
         def attempt() -> None:
-            pause = next(pauses, None) if _sweep(select, mark, self._own) else None
+            self._reap()
+            waited.intersection_update([pid for pid in waited if self._lingers(read_task(pid))])
+            pause = next(pauses, None) if waited else None
+            if pause is None:
+                done()
+            else:
+                self._loop.after(pause, attempt)
+
+        attempt()
+
+    def _lingers(self, task: Optional[Task]) -> bool:
+        return task is not None and (task.alive or task.parent == self._own)
+
+    def _kill(self, select: Select, done: Callable[[], None], mark: Optional[int] = None) -> None:
+        """Until nobody is found, in a time in which nobody was born: who is born after the table was listed, of one who
+        has died before it was read, is not in it."""
+        pauses = iter(_PAUSES)
+        looks = iter(range(_LOOKS))
+
+        def attempt() -> None:
+            newest = newest_pid()
+            if _sweep(select, mark, self._own):
+                pause = next(pauses, None)
+            elif newest == newest_pid() or next(looks, None) is None:
+                pause = None
+            else:
+                pause = _LOOK
             if pause is None:
                 done()
             else:

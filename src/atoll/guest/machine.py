@@ -30,7 +30,7 @@ class Machine:
         self.loop = Loop()
         self.reaper = Reaper()
         self.marks = Marks()
-        self.killer = Killer(self.loop, self.marks)
+        self.killer = Killer(self.loop, self.marks, self.reaper.reap)
         self.victims = Victims(score, kills)
         self.thrift = Thrift(self.loop, self.killer, self.victims, config.memory) if config.memory else None
         self.spare: Optional[Callable[..., Any]] = None

@@ -44,6 +44,11 @@ def pids() -> List[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
+def newest_pid() -> bytes:
+    """The pid of the process or thread that was born last, of all that can be seen."""
+    return _read("/proc/loadavg").rpartition(b" ")[2]
+
+
 def read_task(pid: int) -> Optional[Task]:
     """None when it is gone."""
     stat = _read("/proc/%d/stat" % pid)
