@@ -178,7 +178,14 @@ class Talking(Driver):
         if word in answer:
             return answer[word], fds
         error: Mapping[str, Any] = answer.get("error", {})
-        raise _ERRORS.get(str(error.get("code")), SandboxError)(str(error.get("message", answer)))
+        kind, message = _ERRORS.get(str(error.get("code")), SandboxError), str(error.get("message", answer))
+        if kind is WallUnavailable:
+            from ..engine.probe import namespace_fix
+
+            raise WallUnavailable(
+                f"The jail cannot be built on this host: {message.rstrip(chr(46))}.", hint=namespace_fix()
+            )
+        raise kind(message)
 
 
 def _require_linux() -> None:

@@ -116,9 +116,9 @@ def _spawn(home: str, places: Layout, environment: str) -> None:
 
 def _fix(reason: str) -> str:
     """What to do about it."""
-    if "unshare" in reason:
-        from .probe import namespace_fix
+    from .probe import is_denied, namespace_fix
 
+    if "unshare" in reason or is_denied(reason):
         return namespace_fix()
     return "Run `atoll doctor` to see what is missing."
 
