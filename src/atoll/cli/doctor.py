@@ -36,7 +36,12 @@ def main(words: list[str]) -> int:
     parser = Parser("doctor", "[OPTIONS]", _DESCRIPTION, _EPILOG)
     add_driver_option(parser, "the wall to look at (default: jail, or $ATOLL_DRIVER)")
     parser.add_argument("--json", action="store_true", help="as a JSON object")
+    parser.add_argument(
+        "--stop-helpers", action="store_true", help="end what only waits to make sandboxes; living ones go on"
+    )
     args = parser.parse_args(words)
+    if args.stop_helpers:
+        return _stop_helpers()
     name = args.driver or registry.default_name()
     layers = [_state_directory(), *look(name, registry.load(name, BlockingIO()))]
     sound = all(layer.ready or not layer.required for layer in layers)
@@ -45,6 +50,15 @@ def main(words: list[str]) -> int:
     else:
         _say_all(name, layers, sound=sound)
     return 0 if sound else 1
+
+
+def _stop_helpers() -> int:
+    from ..engine.launch import stop_helpers
+    from ..home import state_dir
+
+    asked = stop_helpers(state_dir())
+    say(f"Helpers that were asked to end: {asked}.")
+    return 0
 
 
 def look(name: str, driver: Driver) -> list[Layer]:

@@ -367,7 +367,7 @@ def park(settings: Settings, order: Order, zygote: socket.socket, keeper: socket
     """The whole life of a midwife: make a sandbox as far as it goes, wait for job and maker, deliver, go."""
     code = 1
     midwife = None
-    kernel.name_process("atoll-midwife")
+    kernel.name_process("atoll-midwife", of=order.sandbox)
     try:
         midwife = Midwife(settings, order.sandbox, os.getppid())
         _start_parked(midwife, settings, zygote, order)
