@@ -84,6 +84,11 @@ class GVisorDriver(CopiedHistory):
         bounds.sweep(os.path.basename(box))
         gvisor_sweep.end_strays(box)
 
+    async def first_use(self, spec: Spec) -> str | None:
+        if roottree.is_built(state_dir()):
+            return None
+        return "Making a root file system of this machine, once: seconds to a minute."
+
     async def health(self) -> list[Layer]:
         from . import gvisor_health
 
