@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.containers import needs_docker, shared_engine
+from tests.containers import RUNSC, needs_docker, shared_engine
 
 pytestmark = needs_docker
 ROOT = pathlib.Path(__file__).parents[2]
@@ -62,11 +62,22 @@ def atoll(image, options, *words):
         ((*SECCOMP, *USER), False, "systempaths=unconfined"),
         ((*SECCOMP, *PATHS, *USER), True, ""),
         ((*SECCOMP, *PATHS), True, ""),
+        ((*SECCOMP, *PATHS, "--ulimit", "nofile=512:512"), True, ""),
         (("--cap-add", "SYS_ADMIN", *SECCOMP), False, "systempaths=unconfined"),
         ((*NO_RIGHTS, *SECCOMP, *PATHS), False, "--user 1000"),
         ((*NO_RIGHTS, *SECCOMP, *PATHS, *USER), True, ""),
     ],
-    ids=["root", "user", "seccomp", "user-both", "root-both", "sys-admin", "root-no-rights", "user-no-rights"],
+    ids=[
+        "root",
+        "user",
+        "seccomp",
+        "user-both",
+        "root-both",
+        "few-files",
+        "sys-admin",
+        "root-no-rights",
+        "user-no-rights",
+    ],
 )
 def test_doctor_and_the_wall_agree_and_the_advice_is_what_works(image, options, works, advice):
     code, said = atoll(image, options, "-m", "atoll", "run", "echo it; echo works")
@@ -89,3 +100,11 @@ def test_an_engine_that_is_around_this_container_is_told(image):
     code, told = atoll(image, options, "-m", "atoll", "run", "-p", "docker", "true")
     assert code == 125
     assert "runs the container that this is in" in told
+
+
+@pytest.mark.skipif(RUNSC is None, reason="needs runsc")
+def test_root_without_its_rights_has_gvisor_too(image):
+    code, said = atoll(image, (*SECCOMP, *PATHS), "-m", "atoll", "run", "-p", "gvisor", "echo it works")
+    assert code == 0, said
+    assert "it works" in said
+    assert "Making a root file system of this machine" in said, "what takes long the first time is said"

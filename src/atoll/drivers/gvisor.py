@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ..engine import disk, layout, orders, roottree
+from ..engine import disk, layout, orders, roottree, threshold
 from ..engine.launch import cloudpickle_directory
 from ..engine.limits import DEFAULT_DISK
 from ..engine.steward.history import CopiedHistory
@@ -50,7 +50,7 @@ class GVisorDriver(CopiedHistory):
         home = state_dir()
         source = orders.source_directory(spec.source, home) if spec.source else None
         runtime = gvisor_runtime.cached(home)
-        rootless = os.geteuid() != 0
+        rootless = threshold.is_rootless()
         user = 0 if rootless else layout.USER
         root = roottree.with_busybox(home) if runtime.needs_busybox else roottree.build(home)
         limits = spec.resources

@@ -49,7 +49,7 @@ _HANDED = ("network", "rlimits", "workdir", "prefork", "parked", "env")
 
 # What a container forbids that its host would not.
 _REFUSED = os.strerror(errno.EPERM)
-_OF_THE_WALL = ("mount", "pivot_root", "unshare", "clone", "open_tree")
+_OF_THE_WALL = ("The wall could not be closed", "mount", "pivot_root", "unshare", "clone", "open_tree")
 _BIRTH_TIMEOUT = 20.0
 
 
