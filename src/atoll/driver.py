@@ -101,6 +101,11 @@ class Driver(ABC):
     async def health(self) -> list[Layer]:
         """Each layer of the wall on this host. Starts nothing, changes nothing."""
 
+    async def first_use(self, spec: Spec) -> str | None:
+        """What takes long before the first sandbox of this kind here, as a sentence; None where nothing does. It only
+        looks."""
+        return None
+
     async def ending(self, handle: Handle) -> str | None:
         """Why a sandbox has ended by itself, as the second half of a sentence; None where nobody can tell."""
         return None

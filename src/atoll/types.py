@@ -518,7 +518,8 @@ class Info(NamedTuple):
 
     `view` is how path permissions are enforced, if there are any: a recipe of docs/explanation/permissions.md.
     `audit` names the sources whose denials `audit()` hears of. `lost` says, where `fork` has
-    returned it, what a twin does not have of its parent, with the reasons.
+    returned it, what a twin does not have of its parent, with the reasons; `passed_over`, where `create` has, which of
+    the walls that came before this one were not taken, and why.
     """
 
     id: str
@@ -534,6 +535,7 @@ class Info(NamedTuple):
     view: str | None = None
     audit: tuple[str, ...] = ()
     lost: Mapping[str, str] = {}
+    passed_over: Mapping[str, str] = {}
 
 
 class Layer(NamedTuple):

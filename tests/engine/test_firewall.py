@@ -46,7 +46,8 @@ try:
     print(run("iptables", "-S", "FORWARD").split("\\n"))
     run("iptables", "-P", "FORWARD", "ACCEPT")
     with Sandbox.create("jail", network="all") as three:
-        print(three.run(["python3", "-c", ask], check=False).stdout.strip(), run("iptables", "-S", "FORWARD").split("\\n"))
+        left = run("iptables", "-S", "FORWARD").split("\\n")
+        print(three.run(["python3", "-c", ask], check=False).stdout.strip(), left)
 finally:
     there.kill(); there.wait()
     serving.kill(); serving.wait()
@@ -84,11 +85,14 @@ def test_packets_pass_where_the_policy_drops_them_and_nothing_is_left():
          "inet filter forward"),
         ("table ip filter {\n\tchain FORWARD {\n\t\ttype filter hook forward priority filter; policy drop;\n\t}\n}\n",
          None),
-        ("table inet filter {\n\tchain input {\n\t\ttype filter hook input priority filter; policy drop;\n\t}\n}\n"
-         "table inet x {\n\tchain pass {\n\t\ttype filter hook forward priority filter; policy accept;\n\t}\n}\n", None),
+        (
+            "table inet x {\n\tchain input {\n\t\ttype filter hook input priority 0; policy drop;\n\t}\n}\n",
+            None,
+        ),
+        ("table inet x {\n\tchain pass {\n\t\ttype filter hook forward priority 0; policy accept;\n\t}\n}\n", None),
         ("", None),
     ],
-    ids=["own", "iptables", "other", "none"],
+    ids=["own", "iptables", "input", "open", "none"],
 )  # fmt: skip
 def test_a_chain_of_the_hosts_own_that_drops_is_found(listed, chain):
     assert firewall.closed_chain(listed) == chain

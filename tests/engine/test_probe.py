@@ -47,8 +47,8 @@ def test_a_passt_that_passes_on_packets_for_loopback_is_told(said, sound):
 
 
 def test_the_rules_of_a_network_are_tried():
-    found = probe.network(("nft",), "nftables")
+    found = probe.network({"nft": "nftables"})
     assert found.ready, found.detail
-    missing = probe.network(("nft", "no-such-tool"), "such-a-package")
+    missing = probe.network({"nft": "nftables", "no-such-tool": "such-a-package"})
     assert not missing.ready
     assert missing.fix == "apt-get install such-a-package"

@@ -64,6 +64,30 @@ def test_one_that_refuses_the_wish_is_passed_over():
     assert made_by("picky,weak") == "weak"
 
 
+def test_what_was_passed_over_is_told_and_in_the_info():
+    said = []
+    with Sandbox.create("off,picky,weak", on_progress=said.append) as sandbox:
+        assert sandbox.info.passed_over == {
+            "off": "engine: does not run",
+            "picky": "Nothing is good enough",
+        }
+    assert said == ["off was passed over: engine: does not run.", "picky was passed over: Nothing is good enough."]
+    with Sandbox.create("weak", on_progress=said.append) as sandbox:
+        assert sandbox.info.passed_over == {}
+    assert len(said) == 2
+
+
+def test_what_takes_long_the_first_time_is_said_before(monkeypatch):
+    said = []
+
+    async def first_use(self, spec):
+        return "Building what is needed, once."
+
+    monkeypatch.setattr(Weak, "first_use", first_use)
+    Sandbox.create("weak", on_progress=said.append).destroy()
+    assert said == ["Building what is needed, once."]
+
+
 def test_the_spec_decides_as_well(tmp_path):
     assert made_by("fake,jail", packages=[]) == "fake"
     assert made_by("fake,jail", resources={"memory": "64M"}) == "jail"

@@ -8,8 +8,9 @@ from typing import NamedTuple
 from .. import registry
 from ..client.choosing import STRONGEST, names_in
 from ..errors import AtollError
-from ..io import BlockingIO, drive
+from ..io import BlockingIO
 from ..types import Layer
+from .doctor import look
 from .output import colourful, paint, say, say_json, table
 from .parsing import Parser
 
@@ -36,6 +37,10 @@ isolation, the weakest first:
 _COLOURS = {"ready": "green", "off": "red", "missing": "yellow"}
 _HEADER = ["NAME", "STATUS", "ISOLATION", "WHAT"]
 _INDENT, _WIDTH = 4, 100
+
+
+# Layers without which a wall cannot do one thing that it could elsewhere.
+_NEEDING = {"network=all": "network_all"}
 
 
 class _Provider(NamedTuple):
@@ -93,11 +98,12 @@ def _look(name: str) -> _Provider:
     default = name == registry.default_name()
     try:
         driver = registry.load(name, BlockingIO())
-        layers = drive(driver.health())
+        layers = look(name, driver)
     except AtollError as error:
         return _Provider(name, default, "missing", "", "", [], error.message, error.hint)
     lacking: list[Layer] = [layer for layer in layers if layer.required and not layer.ready]
-    capabilities = sorted(capability.value for capability in driver.capabilities)
+    closed = {_NEEDING[layer.name] for layer in layers if not layer.ready and layer.name in _NEEDING}
+    capabilities = sorted({capability.value for capability in driver.capabilities} - closed)
     known = _Provider(name, default, "ready", driver.isolation, driver.summary, capabilities)
     if not lacking:
         return known

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from .. import registry
 from ..client.choosing import choose
@@ -79,7 +79,7 @@ def main(words: list[str]) -> int:
     return 1 if report.failed else 0
 
 
-async def _name_of(driver: Driver) -> str:
+async def _name_of(driver: Driver, _passed_over: Mapping[str, str]) -> str:
     return driver.name
 
 

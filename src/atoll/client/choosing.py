@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from .. import registry
@@ -46,8 +46,10 @@ def names_in(driver: str | None) -> list[str]:
     return names
 
 
-async def choose(io: IO, driver: str | None, make: Callable[[Driver], Awaitable[T]]) -> T:
+async def choose(io: IO, driver: str | None, make: Callable[[Driver, Mapping[str, str]], Awaitable[T]]) -> T:
     """What `make` gives with the first of the walls that is ready and does not refuse.
+
+    It is told which were passed over before, and why.
 
     Where one wall is named, it is that or its error.
 
@@ -56,19 +58,20 @@ async def choose(io: IO, driver: str | None, make: Callable[[Driver], Awaitable[
     """
     names = names_in(driver)
     if len(names) == 1:
-        return await make(registry.load(names[0], io))
-    reasons = []
+        return await make(registry.load(names[0], io), {})
+    reasons: dict[str, str] = {}
     for name in names:
         try:
             wall = registry.load(name, io)
             missing = await why_not_ready(wall)
             if missing is None:
-                return await make(wall)
+                return await make(wall, dict(reasons))
         except (DriverMissing, Unsupported, WallUnavailable) as error:
             missing = error.message
-        reasons.append(f"{name}: {missing.rstrip('.')}")
+        reasons[name] = missing.rstrip(".")
+    said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
     raise WallUnavailable(
-        f"None of the walls {', '.join(names)} can be used. {'; '.join(reasons)}.",
+        f"None of the walls {', '.join(names)} can be used. {said}.",
         hint="Run `atoll providers` to see what each needs.",
     )
 

@@ -13,7 +13,7 @@ from ..errors import FileError, FileMissing, InvalidInput, NotDirectory, Protoco
 from ..hints import FILES, elsewhere
 from ..policy.paths import check_path, host_path
 from ..policy.sizes import parse_size
-from ..policy.text import short, shown
+from ..policy.text import kind_of, short, shown
 from ..types import FileInfo, Match, Transfer
 from ..wire.frames import DATA, EVENT, STDOUT, Frame
 from . import answers

@@ -25,7 +25,7 @@ from ..types import Capability, Codebase, Handle, Info, Resources, Spec, Status
 from .choosing import choose
 from .keywords import CREATE
 from .record import Record, reason_of_end
-from .running import Callback, check_listener
+from .running import Callback, check_listener, tell
 
 if TYPE_CHECKING:
     from .tools import Function, Tools
@@ -54,8 +54,10 @@ async def create(io: IO, driver: str | None = None, *, on_progress: Callback | N
     check_listener(io, "on_progress", on_progress)
     registered = store.shared()
 
-    async def make(wall: Driver) -> Record:
-        return await _build(wall, await _spec(wall, wishes), registered, registered.add, on_progress)
+    async def make(wall: Driver, passed_over: Mapping[str, str]) -> Record:
+        spec = await _spec(wall, wishes)
+        made = await _build(wall, spec, registered, registered.add, on_progress)
+        return await _noted(made, passed_over, on_progress)
 
     return await choose(io, driver, make)
 
@@ -126,8 +128,9 @@ async def get_or_create(
     check_listener(io, "on_progress", on_progress)
     labels = _some(labels)
 
-    async def make(wall: Driver) -> Record:
-        return await _get_or_make(io, labels, wall, await _spec(wall, {**wishes, "labels": labels}), on_progress)
+    async def make(wall: Driver, passed_over: Mapping[str, str]) -> Record:
+        spec = await _spec(wall, {**wishes, "labels": labels})
+        return await _noted(await _get_or_make(io, labels, wall, spec, on_progress), passed_over, on_progress)
 
     return await choose(io, driver, make)
 
@@ -186,8 +189,20 @@ async def _build(driver: Driver, spec: Spec, registered: Store, write: Write, on
         raise
 
 
+async def _noted(record: Record, passed_over: Mapping[str, str], on_progress: Callback | None) -> Record:
+    """With what was passed over for it, which is told, too."""
+    if passed_over:
+        record.info = record.info._replace(passed_over=passed_over)
+        if on_progress is not None:
+            for name, reason in passed_over.items():
+                await tell(on_progress, f"{name} was passed over: {reason}.")
+    return record
+
+
 async def _create(driver: Driver, spec: Spec, register: Register, on_progress: Callback | None) -> Handle:
     """Have it made, and before that, the first time that somebody wants them, its packages."""
+    if on_progress is not None and (sentence := await driver.first_use(spec)):
+        await tell(on_progress, sentence)
     if not spec.packages:
         return await driver.create(spec, register)
     from ..packages.cache import NotBuilt

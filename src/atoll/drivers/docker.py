@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any
 
+from ..errors import AtollError
 from ..home import state_dir
 from ..types import Capability, Handle, Layer, Spec
 from . import docker_jobs
@@ -59,6 +60,15 @@ class DockerDriver(CommittedHistory, Reviewed):
         except (Refused, Unreachable):
             pass  # it is gone, or is found by its label when there is an engine again
         lift(box)
+
+    async def first_use(self, spec: Spec) -> str | None:
+        from . import docker_finding, docker_images
+
+        try:
+            there = spec.image is not None or docker_images.has_default(docker_finding.engine())
+        except (AtollError, Unreachable, Refused):
+            return None  # which `create` tells better
+        return None if there else "Making an image of this machine, once: seconds to a minute."
 
     async def health(self) -> list[Layer]:
         from .docker_doctor import layers

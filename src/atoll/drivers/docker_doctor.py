@@ -27,6 +27,7 @@ def layers() -> list[Layer]:
         engine = docker_finding.engine()
         told = engine.get("/version")
         info = engine.get("/info")
+        docker_finding.check_not_around(engine)
     except WallUnavailable as error:
         return [*found, Layer("engine", ready=False, detail=str(error), fix=error.hint)]
     except Unreachable as error:
@@ -122,4 +123,4 @@ def _network() -> Layer:
     if os.geteuid() != 0:
         detail, fix = "refused: only root can close a cloud's metadata to containers", "Run as root, or use the jail."
         return Layer("network=all", ready=False, detail=detail, fix=fix, required=False)
-    return probe.network(("nft",), "nftables")
+    return probe.network({"nft": "nftables"})

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
 from ..errors import WallUnavailable
-from .docker_engine import Engine
+from .docker_engine import Engine, Refused
 
+# What Docker and Podman mount into a container comes from a directory of this name.
+_CONTAINER = re.compile(r"containers/([0-9a-f]{64})/")
 DOCKER = "/var/run/docker.sock"
 
 
@@ -26,6 +29,34 @@ def engine() -> Engine:
             hint="Set DOCKER_HOST to the socket of an engine on this machine, such as unix:///var/run/docker.sock.",
         )
     return Engine(os.path.normpath(path))
+
+
+def is_around(engine: Engine) -> bool:
+    """Whether the engine runs the container that this process is in: then it sees other files and processes than we.
+
+    Raises:
+        Unreachable: there is no engine.
+    """
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
+        found = set(_CONTAINER.findall(file.read()))
+    for container in found:
+        try:
+            engine.get(f"/containers/{container}/json")
+        except Refused:
+            continue
+        return True
+    return False
+
+
+def check_not_around(engine: Engine) -> None:
+    """Raises WallUnavailable: it is."""
+    if is_around(engine):
+        raise WallUnavailable(
+            f"The engine at {engine.path} runs the container that this is in: it sees neither the files of sandboxes "
+            "here, nor does this see its containers' processes.",
+            hint="Run atoll beside the engine and not in one of its containers, or use the jail in this one "
+            "(docs/how-to/containers.md).",
+        )
 
 
 def runtime() -> str | None:

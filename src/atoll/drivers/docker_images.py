@@ -53,6 +53,11 @@ def find(engine: Engine, image: str | None, home: str) -> Image:
     return found
 
 
+def has_default(engine: Engine) -> bool:
+    """Whether the image that is made of this machine is there. Raises as `find` does."""
+    return _inspect(engine, f"{DEFAULT}:{roottree.tag()}") is not None
+
+
 def _inspect(engine: Engine, reference: str) -> Image | None:
     from urllib.parse import quote
 

@@ -48,6 +48,7 @@ def job_for(spec: Spec, box: str, resume: Handle | None, home: str) -> dict[str,
     # The tree of a codebase is atoll's own, and nobody else's.
     source = spec.source if spec.source is None or spec.codebase else orders.source_directory(spec.source, home)
     engine = docker_finding.engine()
+    docker_finding.check_not_around(engine)
     image, bridge, known = _asked(engine, spec, home)
     uid, gid = _user(resume)
     _furnish(box, uid, gid, known)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ..engine import disk, layout, orders, roottree
+from ..engine import disk, layout, orders, roottree, threshold
 from ..engine.launch import cloudpickle_directory
 from ..engine.limits import DEFAULT_DISK
 from ..engine.steward.history import CopiedHistory
@@ -50,7 +50,7 @@ class GVisorDriver(CopiedHistory):
         home = state_dir()
         source = orders.source_directory(spec.source, home) if spec.source else None
         runtime = gvisor_runtime.cached(home)
-        rootless = os.geteuid() != 0
+        rootless = threshold.is_rootless()
         user = 0 if rootless else layout.USER
         root = roottree.with_busybox(home) if runtime.needs_busybox else roottree.build(home)
         limits = spec.resources
@@ -83,6 +83,11 @@ class GVisorDriver(CopiedHistory):
 
         bounds.sweep(os.path.basename(box))
         gvisor_sweep.end_strays(box)
+
+    async def first_use(self, spec: Spec) -> str | None:
+        if roottree.is_built(state_dir()):
+            return None
+        return "Making a root file system of this machine, once: seconds to a minute."
 
     async def health(self) -> list[Layer]:
         from . import gvisor_health

@@ -18,10 +18,10 @@ def layers() -> list[Layer]:
     """Each of them, and how to fix one that is missing."""
     if not sys.platform.startswith("linux"):
         return [Layer("Linux", ready=False, detail=sys.platform, fix="Use a hosted driver on this system.")]
-    from ..engine import probe
+    from ..engine import probe, threshold
 
     found = _runsc()
-    wanted = _SHARED[1:] if os.geteuid() == 0 else _SHARED
+    wanted = _SHARED if threshold.is_rootless() else _SHARED[1:]
     return [*found, *(layer for layer in probe.layers() if layer.name in wanted)]
 
 

@@ -183,10 +183,16 @@ class Talking(Driver):
         if word in answer:
             return answer[word], fds
         error: Mapping[str, Any] = answer.get("error", {})
-        message = str(error.get("message", answer))
+        kind, message = _ERRORS.get(str(error.get("code")), SandboxError), str(error.get("message", answer))
         if error.get("code") == "unknown_request" or _OLDER in message:
             raise Unsupported("This sandbox was made by an older atoll, which cannot do that.", hint=_RENEW)
-        raise _ERRORS.get(str(error.get("code")), SandboxError)(message)
+        if kind is WallUnavailable:
+            from ..engine.probe import namespace_fix
+
+            raise WallUnavailable(
+                f"The jail cannot be built on this host: {message.rstrip(chr(46))}.", hint=namespace_fix()
+            )
+        raise kind(message)
 
 
 def _require_linux() -> None:

@@ -64,6 +64,11 @@ class WasmDriver(CopiedHistory):
 
         bounds.sweep(os.path.basename(box))
 
+    async def first_use(self, spec: Spec) -> str | None:
+        if wasm_runtime.find().is_compiled:
+            return None
+        return "Compiling Python for WebAssembly, once for this user: a minute or two."
+
     async def health(self) -> list[Layer]:
         from . import wasm_health
 

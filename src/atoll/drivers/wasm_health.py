@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from ..engine import cgroups, landlock
+from ..engine.probe import groups_fix
 from ..errors import AtollError, DriverMissing
 from ..types import Layer
 from . import wasm_runtime
@@ -54,6 +55,6 @@ def _limits() -> Layer:
         "limits",
         ready=held is not None,
         detail="held by control groups" if held else "looked after by polling, for want of a control group",
-        fix=None if held else "run as root, or: sudo systemctl set-property user@$(id -u).service Delegate=yes",
+        fix=None if held else groups_fix(),
         required=False,
     )

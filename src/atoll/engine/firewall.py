@@ -1,5 +1,7 @@
-"""The host's own firewall, where it passes on no packets that it does not know: Docker sets the policy of the chain
-FORWARD of iptables to DROP, and `network="all"` of root would be a network on which nothing arrives.
+"""The host's own firewall, where it passes on no packets that it does not know.
+
+Docker sets the policy of iptables' chain FORWARD to DROP: `network="all"` of root would be a network on which nothing
+arrives.
 
 A sandbox's packets are accepted at the end of that chain, so that all that its administrator or Docker has to say about
 them comes first. What `closed` and `network` refuse is refused in tables of their own, which this does not touch.

@@ -15,6 +15,8 @@ from . import jail, kernel, layout, messages, rootfs
 from .cgroups import pass_through
 from .settings import Settings
 
+# It is seen from inside, too, and tells nothing there.
+GUEST = "atoll: guest"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -25,7 +27,7 @@ def live(settings: Settings, uid: int, control: socket.socket, doors: list[int])
     `doors` that were open before: the host's files may be gone from here at any time.
     """
     try:
-        kernel.name_process("python3")
+        kernel.name_process("python3", GUEST)
         pass_through(doors)
         silence((control.fileno(),))
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -65,6 +67,7 @@ def live_nursed(settings: Settings, control: socket.socket, rehearse: Callable[[
     While it is parked, its context rehearses.
     """
     try:
+        kernel.name_process("python3", GUEST)
         kernel.close_from(3, (control.fileno(),))
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         # By this the midwife learns who it is.

@@ -207,10 +207,15 @@ def set_rlimits(limits: dict[str, int]) -> None:
     """Per-process limits: always no core files; the rest as the keeper says."""
     # One byte, not none: a core file never fits, and only this keeps the kernel from a host's crash reporter.
     resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
     names = {"as": resource.RLIMIT_AS, "nproc": resource.RLIMIT_NPROC, "fsize": resource.RLIMIT_FSIZE}
-    for name, value in limits.items():
-        resource.setrlimit(names[name], (value, value))
+    for kind, value in (
+        (resource.RLIMIT_NOFILE, _OPEN_FILES),
+        *((names[name], value) for name, value in limits.items()),
+    ):
+        # The host may allow less: a container often does.
+        hard = resource.getrlimit(kind)[1]
+        least = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (least, least))
 
 
 def _write(path: str, text: str) -> None:

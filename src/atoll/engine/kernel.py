@@ -222,10 +222,32 @@ def prctl(option: int, first: int = 0, second: int = 0) -> int:
     return result
 
 
-def name_process(name: str) -> None:
-    """What `ps` and `top` call this process: atoll-…, at most 15 bytes."""
+def name_process(name: str, title: str = "", *, of: str = "") -> None:
+    """What `ps` and `top` call this process: atoll-…, at most 15 bytes; and what stands for its command line.
+
+    That is "atoll: … sb-…" for one that works for a sandbox, unless it is given. A sandbox can read the command line of
+    its first process: who becomes one takes a title that tells nothing.
+    """
     text = ctypes.create_string_buffer(name.encode())
     prctl(PR_SET_NAME, ctypes.addressof(text))
+    place, size = _arguments
+    if size:
+        title = title or f"{name.replace('-', ': ', 1)} {of}".rstrip()
+        ctypes.memmove(place, title.encode()[: size - 1].ljust(size, b"\0"), size)
+
+
+# Where this process's arguments are in its memory, and in that of all its forks.
+_arguments = (0, 0)
+
+
+def find_arguments() -> None:
+    """Find them, for a process that was started with arguments of ours and is to fork others."""
+    global _arguments  # noqa: PLW0603 - it is so for this process's whole life
+    with open("/proc/self/stat", "rb") as file:
+        fields = file.read().rpartition(b")")[2].split()
+    first, end = int(fields[45]), int(fields[46])
+    # Zero is what the kernel tells where it does not say.
+    _arguments = (first, end - first) if 0 < first < end else (0, 0)
 
 
 def leave_session_keyring() -> None:

@@ -5,8 +5,10 @@ Many processes may want one at the same time: a lock decides who starts it, and 
 
 from __future__ import annotations
 
+import glob
 import os
 import socket
+import stat
 import sys
 import time
 
@@ -116,9 +118,9 @@ def _spawn(home: str, places: Layout, environment: str) -> None:
 
 def _fix(reason: str) -> str:
     """What to do about it."""
-    if "unshare" in reason:
-        from .probe import namespace_fix
+    from .probe import is_denied, namespace_fix
 
+    if "unshare" in reason or is_denied(reason):
         return namespace_fix()
     return "Run `atoll doctor` to see what is missing."
 
@@ -146,6 +148,22 @@ def shut_down(home: str) -> None:
     for name in names:
         if name == own or name.startswith((f"{own}-", VIEWS)):
             _shut_down(f"{Layout(home).run}/{name}")
+
+
+def stop_helpers(home: str) -> int:
+    """End everything of a state directory that only waits to make sandboxes, of other versions of atoll too; how many
+    were asked to end. What no sandbox uses goes with them: those that are parked. Living sandboxes go on."""
+    asked = 0
+    for path in sorted(glob.glob(f"{glob.escape(Layout(home).run)}/zygote-*")):
+        if stat.S_ISSOCK(os.lstat(path).st_mode):
+            _shut_down(path)
+            asked += 1
+    for path in sorted(glob.glob(f"{glob.escape(home)}/run/stewards-*")):
+        if stat.S_ISSOCK(os.lstat(path).st_mode):
+            # It looks now and then whether it can be found, and ends with all that it has made ahead when it cannot.
+            os.unlink(path)
+            asked += 1
+    return asked
 
 
 def shut_down_template(home: str, environment: str) -> None:

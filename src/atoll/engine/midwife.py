@@ -12,6 +12,7 @@ given mounts.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -46,6 +47,9 @@ Delivery = tuple[dict[str, Any], list[int]]
 # All that the first process is told of its job: its memory is that of hostile code later.
 _HANDED = ("network", "rlimits", "workdir", "prefork", "parked", "env")
 
+# What a container forbids that its host would not.
+_REFUSED = os.strerror(errno.EPERM)
+_OF_THE_WALL = ("The wall could not be closed", "mount", "pivot_root", "unshare", "clone", "open_tree")
 _BIRTH_TIMEOUT = 20.0
 
 
@@ -363,7 +367,7 @@ def park(settings: Settings, order: Order, zygote: socket.socket, keeper: socket
     """The whole life of a midwife: make a sandbox as far as it goes, wait for job and maker, deliver, go."""
     code = 1
     midwife = None
-    kernel.name_process("atoll-midwife")
+    kernel.name_process("atoll-midwife", of=order.sandbox)
     try:
         midwife = Midwife(settings, order.sandbox, os.getppid())
         _start_parked(midwife, settings, zygote, order)
@@ -411,4 +415,7 @@ def _finish_parked(
 
 def failure(error: Exception) -> dict[str, str]:
     """What a maker is told, in the words of the driver's closed table."""
-    return {"code": code_of(error, "create_failed"), "message": str(error)}
+    code = code_of(error, "create_failed")
+    if code == "create_failed" and _REFUSED in str(error) and any(call in str(error) for call in _OF_THE_WALL):
+        code = "wall_unavailable"
+    return {"code": code, "message": str(error)}

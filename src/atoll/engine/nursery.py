@@ -73,6 +73,7 @@ def open_nursery(settings: Settings) -> Settings:
 def _nurse(settings: Settings, orders: socket.socket, word: socket.socket, life: int) -> NoReturn:
     """The trusted process that keeps a nursery, from its birth to its end."""
     sandbox = settings.nursery
+    kernel.name_process("atoll-nurse", of=sandbox)
     ward = Ward(settings)
     code = 1
     try:
@@ -112,6 +113,7 @@ def _raise(
     pid = kernel.clone(NAMESPACES)
     if pid == 0:
         ours.close()
+        kernel.name_process("atoll-nursery")
         _live(settings, theirs, orders)
     told = inspection.identity(theirs.fileno())
     theirs.close()

@@ -56,7 +56,8 @@ def _grow(settings: Settings, zygote: socket.socket) -> NoReturn:
         fds = [int.from_bytes(raw[i : i + 4], sys.byteorder) for i in range(0, len(raw), 4)]
         if kernel.clone(kernel.CLONE_PARENT) == 0:
             zygote.close()
-            kernel.name_process("atoll-keeper")
-            keeper.live(settings, birthorders.decode(data), fds)
+            order = birthorders.decode(data)
+            kernel.name_process("atoll-keeper", of=order.sandbox)
+            keeper.live(settings, order, fds)
         for fd in fds:
             os.close(fd)

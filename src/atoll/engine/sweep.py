@@ -18,8 +18,8 @@ from .layout import Layout
 from .removal import remove_tree
 from .settings import ID_PREFIX, Settings, started_at
 
-# How every process of the engine is called; no other pid is ever killed.
-_COMMAND = b"exec(open(0).read())"
+# How every keeper is called; no other pid is ever killed. The second is one of an older atoll.
+_COMMANDS = (b"atoll: keeper ", b"exec(open(0).read())")
 
 
 def is_alive(places: Layout, sandbox: str) -> bool:
@@ -39,7 +39,8 @@ def end_keeper(pid: object, started: object) -> None:
         return
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
-            ours = _COMMAND in file.read()
+            told = file.read()
+        ours = told.startswith(_COMMANDS[0]) or _COMMANDS[1] in told
         if ours and started_at(pid) == started:
             os.kill(pid, signal.SIGKILL)
     except (FileNotFoundError, ProcessLookupError):

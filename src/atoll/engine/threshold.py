@@ -22,6 +22,9 @@ crossed = False
 _NEEDED = sum(1 << number for number in (0, 1, 5, 6, 7, 8, 12, 21))
 
 
+_SETFCAP = 1 << 31
+
+
 def is_rootless() -> bool:
     """Whether what root needs is not there: its ids and capabilities too. The root of most containers lacks some."""
     return os.geteuid() != 0 or not _has_ids() or not has_capabilities()
@@ -29,9 +32,17 @@ def is_rootless() -> bool:
 
 def has_capabilities() -> bool:
     """Whether this process has the capabilities with which root makes sandboxes."""
+    return _capabilities() & _NEEDED == _NEEDED
+
+
+def may_map_root() -> bool:
+    """Whether this process may have its user namespace below know the id 0 of this one (Linux 5.12)."""
+    return bool(_capabilities() & _SETFCAP)
+
+
+def _capabilities() -> int:
     with open("/proc/self/status", encoding="ascii", errors="replace") as file:
-        held = next((int(line.split()[1], 16) for line in file if line.startswith("CapEff:")), 0)
-    return held & _NEEDED == _NEEDED
+        return next((int(line.split()[1], 16) for line in file if line.startswith("CapEff:")), 0)
 
 
 def _has_ids() -> bool:
@@ -55,19 +66,23 @@ def enter() -> None:
     except OSError:
         mapper.map(moved=False)
         raise
-    _write("setgroups", "deny")
+    write_map("setgroups", "deny")
     if mapper.map(moved=True):
         return
     for name, text in (("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
         with open(f"/proc/self/{name}", encoding="ascii") as file:
             done = file.read()
         if not done:
-            _write(name, text)
+            write_map(name, text)
 
 
-def _write(name: str, text: str) -> None:
-    with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
-        file.write(text)
+def write_map(name: str, text: str) -> None:
+    """Say who is who in this process's user namespace. Raises OSError."""
+    try:
+        with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+            file.write(text)
+    except OSError as error:
+        raise OSError(error.errno, f"{name}: {error.strerror}") from error
 
 
 def start(code: str, ready: int) -> None:

@@ -391,5 +391,6 @@ def daemon(home: str, tag: str, ready: int, cloudpickle: str = "", environment: 
     if null != 0:
         os.close(null)
     os.set_inheritable(0, True)
-    kernel.name_process("atoll-zygote")
+    kernel.find_arguments()
+    kernel.name_process("atoll-zygote", of=os.path.basename(os.path.dirname(environment))[:8])
     main(home, tag, ready, cloudpickle, environment)

@@ -41,9 +41,10 @@ def command(order: dict[str, Any]) -> list[str]:
 def main() -> None:
     line = sys.stdin.buffer.readline()
     order = json.loads(line)
-    from ..engine.kernel import name_process
+    from ..engine import kernel
 
-    name_process("atoll-fetch")
+    kernel.find_arguments()
+    kernel.name_process("atoll-fetch")
     close(order["directory"])
     until = time.monotonic() + order["seconds"]
     threading.Thread(target=_watch, args=(order["directory"], until), daemon=True).start()

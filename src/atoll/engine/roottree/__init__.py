@@ -60,6 +60,11 @@ def build(home: str) -> str:
     return _once(home, "tree", making.tree)
 
 
+def is_built(home: str) -> bool:
+    """Whether `build` has nothing to do."""
+    return os.path.isdir(f"{home}/roots/{tag()}/tree")
+
+
 def with_busybox(home: str) -> str:
     """The same, with `ls` and `stat` of busybox where this machine has it; for a kernel that GNU's do not work on.
 

@@ -64,6 +64,7 @@ class ForkedWall(TreeWall):
             for fd in (0, 1, 2):
                 os.dup2(null, fd)
             kernel.close_from(3, (control.fileno(), *kept))
+            kernel.name_process("python3", "atoll: guest")
             os.setsid()
             # Whoever loses its parent below the guest is the guest's, who takes notice of its end.
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .. import headroom, messages
+from .. import headroom, kernel, messages
 from ..removal import remove_tree
 from ..settings import BirthFailed, code_of, started_at
 from . import lot
@@ -414,6 +414,8 @@ def keep(job: dict[str, Any], maker: socket.socket) -> NoReturn:
     os.dup2(null, 0)
     sys.path += [place for place in job["path"] if place not in sys.path]
     maker.set_inheritable(False)
+    kernel.find_arguments()
+    kernel.name_process("atoll-steward", of=os.path.basename(job["box"]))
     code = 1
     try:
         Steward(job, load(job["wall"])(job["box"], job["job"]), maker).live()

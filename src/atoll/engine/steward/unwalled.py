@@ -60,6 +60,7 @@ class UnwalledDriver(StewardDriver):
 
     async def health(self) -> list[Layer]:
         from .. import cgroups
+        from ..probe import groups_fix
 
         held = cgroups.find()
         return [
@@ -68,7 +69,7 @@ class UnwalledDriver(StewardDriver):
                 "limits",
                 ready=held is not None,
                 detail="held by control groups" if held else "looked after by polling, for want of a control group",
-                fix=None if held else "run as root, or: sudo systemctl set-property user@$(id -u).service Delegate=yes",
+                fix=None if held else groups_fix(),
                 required=False,
             ),
             Layer("wall", ready=False, detail="none, on purpose: for code that you trust", required=False),

@@ -43,6 +43,8 @@ def daemon(path: str, cloudpickle: str, warmth: tuple[str, str], ready: int) -> 
     os.setsid()
     os.chdir("/")
     kernel.close_from(3, (ready,))
+    kernel.find_arguments()
+    kernel.name_process("atoll-stewards")
     try:
         # It outlives who started it, and so do all sandboxes whose stewards are forked here.
         cgroups.leave_callers(cgroups.find())

@@ -169,6 +169,7 @@ def _live(address: str, view: View, sentry: Sentry, ready: int) -> NoReturn:
         # Its memory is a copy of its maker's.
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
         _reset_signals()
+        kernel.name_process("atoll-curator")
         listener = _listen(address)
         if listener is None:
             os._exit(0)
