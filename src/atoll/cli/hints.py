@@ -27,7 +27,7 @@ _NO_NETWORK = "This sandbox has no network; --network all gives a new one the in
 _MOST_READ = 10_000
 # What is of no use without a network, though it may wait in silence until its time is over, or fail without a word.
 _FETCHING = re.compile(
-    r"(?:^|[;&|]\s*)\s*(?:curl|wget|npx|ping"
+    r"(?:^|[;&|])\s*(?:curl|wget|npx|ping"
     r"|(?:python[\d.]*\s+-m\s+)?pip[\d.]*\s+(?:install|download)|uv\s+(?:add|sync|tool|pip\s+install)|uvx"
     r"|(?:npm|pnpm|yarn|bun)\s+(?:i|ci|install|add)\b|git\s+(?:clone|fetch|pull|push|ls-remote)"
     r"|apt(?:-get)?\s+(?:install|update)|go\s+(?:get|install|mod\s+download)|cargo\s+(?:add|install|fetch))\b"
@@ -43,7 +43,7 @@ def tell(sandbox: Sandbox, job: Job, ended: Ended) -> None:
     """Say what is known of a command that has ended, on stderr; nothing where nothing is known."""
     completed = ended.completed
     if completed.success:
-        if not job.stdin and isinstance(job.what, str) and _TYPED_AT.fullmatch(job.what.strip()) and _is_at_keyboard():
+        if job.shell and isinstance(job.what, str) and _TYPED_AT.fullmatch(job.what.strip()) and _is_at_keyboard():
             complain(f"`{job.what}` got no keys; `{job.shell} {job.what}` gives it your terminal.")
         return
     if completed.out_of_memory:
