@@ -51,7 +51,7 @@ def tell(sandbox: Sandbox, job: Job, ended: Ended) -> None:
 
         limit = format_size(sandbox.info.spec.resources.memory)
         complain(f"The command was killed for its memory ({limit}); --memory gives a new sandbox more.")
-    elif sandbox.info.spec.network == "none" and _wanted_network(job, ended):
+    elif _wanted_network(job, ended) and _has_no_network(sandbox):
         complain(_NO_NETWORK)
     elif completed.exit_code in _NO_SUCH_PROGRAM and isinstance(job.what, list) and " " in job.what[0].strip():
         complain(
@@ -64,12 +64,21 @@ def tell(sandbox: Sandbox, job: Job, ended: Ended) -> None:
 
 def tell_of_cell(sandbox: Sandbox, error: CodeError) -> None:
     """The same for a cell that raised."""
-    if sandbox.info.spec.network == "none" and _OFFLINE.search(error.traceback[-_MOST_READ:]):
+    if _OFFLINE.search(error.traceback[-_MOST_READ:]) and _has_no_network(sandbox):
         complain(_NO_NETWORK)
 
 
 def _is_at_keyboard() -> bool:
     return os.isatty(0) and os.isatty(2)
+
+
+def _has_no_network(sandbox: Sandbox) -> bool:
+    from .. import registry
+    from ..io import BlockingIO
+    from ..types import Capability
+
+    driver = registry.load(sandbox.driver, BlockingIO())
+    return sandbox.info.spec.network == "none" and Capability.NETWORK_NONE in driver.capabilities
 
 
 def _wanted_network(job: Job, ended: Ended) -> bool:
