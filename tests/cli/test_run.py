@@ -82,7 +82,8 @@ def test_a_command_that_fails_for_want_of_a_network_is_told(atoll):
     assert done.err.splitlines()[-1].startswith(hint)
     assert hint in atoll("run", "curl() { return 6; }; curl -s https://example.com").err, "that says nothing itself"
     assert hint not in atoll("run", "--", "python3", "-c", lookup.replace("sys.exit", "print")).err
-    assert hint not in atoll("run", "--network", "host", "echo Could not resolve host; exit 6").err
+    for open_to_all in (["--network", "host"], ["-p", "fake"]):
+        assert hint not in atoll("run", *open_to_all, "echo Could not resolve host; exit 6").err
     assert hint not in atoll("run", "echo the network; exit 1").err
 
 

@@ -130,9 +130,10 @@ def test_a_program_that_waits_for_keys_is_told_where_they_are(atoll, kept):
         with atoll.terminal(*words, env={"COLUMNS": "200"}) as terminal:
             assert terminal.wait() == 0
             assert f"got no keys; `{instead}` gives it your terminal." in terminal.screen.decode()
-    with atoll.terminal("run", "true") as terminal:
-        assert terminal.wait() == 0
-        assert terminal.screen == b""
+    for words in (["true"], ["-n", "cat"]):
+        with atoll.terminal("run", *words) as terminal:
+            assert terminal.wait() == 0
+            assert terminal.screen == b""
 
 
 def test_a_program_is_run_in_place_of_a_shell_after_the_id(atoll, kept):

@@ -27,7 +27,7 @@ _NO_NETWORK = "This sandbox has no network; --network all gives a new one the in
 _MOST_READ = 10_000
 # What is of no use without a network, though it may wait in silence until its time is over, or fail without a word.
 _FETCHING = re.compile(
-    r"(?:^|[;&|]\s*)\s*(?:curl|wget|npx|ping"
+    r"(?:^|[;&|])\s*(?:curl|wget|npx|ping"
     r"|(?:python[\d.]*\s+-m\s+)?pip[\d.]*\s+(?:install|download)|uv\s+(?:add|sync|tool|pip\s+install)|uvx"
     r"|(?:npm|pnpm|yarn|bun)\s+(?:i|ci|install|add)\b|git\s+(?:clone|fetch|pull|push|ls-remote)"
     r"|apt(?:-get)?\s+(?:install|update)|go\s+(?:get|install|mod\s+download)|cargo\s+(?:add|install|fetch))\b"
@@ -43,7 +43,7 @@ def tell(sandbox: Sandbox, job: Job, ended: Ended) -> None:
     """Say what is known of a command that has ended, on stderr; nothing where nothing is known."""
     completed = ended.completed
     if completed.success:
-        if not job.stdin and isinstance(job.what, str) and _TYPED_AT.fullmatch(job.what.strip()) and _is_at_keyboard():
+        if job.shell and isinstance(job.what, str) and _TYPED_AT.fullmatch(job.what.strip()) and _is_at_keyboard():
             complain(f"`{job.what}` got no keys; `{job.shell} {job.what}` gives it your terminal.")
         return
     if completed.out_of_memory:
@@ -51,7 +51,7 @@ def tell(sandbox: Sandbox, job: Job, ended: Ended) -> None:
 
         limit = format_size(sandbox.info.spec.resources.memory)
         complain(f"The command was killed for its memory ({limit}); --memory gives a new sandbox more.")
-    elif sandbox.info.spec.network == "none" and _wanted_network(job, ended):
+    elif _wanted_network(job, ended) and _has_no_network(sandbox):
         complain(_NO_NETWORK)
     elif completed.exit_code in _NO_SUCH_PROGRAM and isinstance(job.what, list) and " " in job.what[0].strip():
         complain(
@@ -64,12 +64,21 @@ def tell(sandbox: Sandbox, job: Job, ended: Ended) -> None:
 
 def tell_of_cell(sandbox: Sandbox, error: CodeError) -> None:
     """The same for a cell that raised."""
-    if sandbox.info.spec.network == "none" and _OFFLINE.search(error.traceback[-_MOST_READ:]):
+    if _OFFLINE.search(error.traceback[-_MOST_READ:]) and _has_no_network(sandbox):
         complain(_NO_NETWORK)
 
 
 def _is_at_keyboard() -> bool:
     return os.isatty(0) and os.isatty(2)
+
+
+def _has_no_network(sandbox: Sandbox) -> bool:
+    from .. import registry
+    from ..io import BlockingIO
+    from ..types import Capability
+
+    driver = registry.load(sandbox.driver, BlockingIO())
+    return sandbox.info.spec.network == "none" and Capability.NETWORK_NONE in driver.capabilities
 
 
 def _wanted_network(job: Job, ended: Ended) -> bool:

@@ -38,7 +38,8 @@ class Program(NamedTuple):
 class Job(NamedTuple):
     """One thing to run, checked before there is a sandbox for it.
 
-    `late` is an option of atoll's among the words of the command, `shell` the command line for a terminal instead.
+    `late` is an option of atoll's among the words of the command, `shell` the command line that would pass on keys,
+    "" where nobody wants that.
     """
 
     what: str | list[str] | Program
@@ -70,7 +71,7 @@ def job(args: Namespace, workdir: str | None) -> Job:
     else:
         what = _command(words, after)
     manifest = _manifest(args.deps, args.file, what)
-    shell = f"atoll shell {getattr(args, 'id', None) or ''}".strip() + " --"
+    shell = "" if args.no_stdin else f"atoll shell {getattr(args, 'id', None) or ''}".strip() + " --"
     return Job(what, manifest, stdin, variables(args.env), workdir, timeout(args.timeout), args.late, shell, args.json)
 
 
