@@ -13,7 +13,7 @@ import sys
 import pytest
 
 import atoll
-from atoll import errors, types
+from atoll import errors, results, types
 
 ROOT = pathlib.Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "atoll"
@@ -21,6 +21,7 @@ SOURCE = ROOT / "src" / "atoll"
 # A part may import from lower layers and from itself. A new part of src/atoll needs a place here.
 LAYERS = (
     {"hints"},
+    {"results"},
     {"types"},
     {"errors"},
     {"policy", "wire", "procid"},
@@ -44,7 +45,7 @@ RANK = {part: rank for rank, parts in enumerate(LAYERS) for part in parts}
 GUEST_MAY_IMPORT = ("guest", "wire")
 
 # The pure parts touch no file, no socket, no process and no clock. `os` is there for os.path and os.fspath.
-PURE_PARTS = ("policy", "wire", "types", "errors")
+PURE_PARTS = ("policy", "wire", "types", "results", "errors")
 PURE_MODULES = {
     "__future__", "binascii", "collections", "collections.abc", "enum", "errno", "fnmatch", "json", "math", "os", "re",
     "stat", "struct", "typing",
@@ -241,7 +242,8 @@ def test_the_public_names_are_the_facades_the_errors_and_the_types():
         "run_many",
     }
     presets = {"extend_preset", "get_preset", "list_presets", "register_preset"}
-    assert set(atoll.__all__) == facades | presets | public_classes(errors).keys() | public_classes(types).keys()
+    values = public_classes(types).keys() | public_classes(results).keys()
+    assert set(atoll.__all__) == facades | presets | public_classes(errors).keys() | values
     assert len(atoll.__all__) == len(set(atoll.__all__))
     assert set(atoll.__all__) <= set(dir(atoll))
 

@@ -59,7 +59,10 @@ def hinting(call: Callable[P, R]) -> Callable[P, R]:
         try:
             return call(*args, **keywords)
         except TypeError as error:
-            raise _told(error, call, args, keywords) from None
+            message = _told(error, call, args, keywords)
+            if message is None:
+                raise
+            raise TypeError(message) from None
 
     return checked
 
@@ -72,7 +75,10 @@ def _hinting_awaited(call: Callable[..., Any]) -> Any:
         try:
             begun = call(*args, **keywords)
         except TypeError as error:
-            raise _told(error, call, args, keywords) from None
+            message = _told(error, call, args, keywords)
+            if message is None:
+                raise
+            raise TypeError(message) from None
         return await begun
 
     return checked
@@ -80,12 +86,11 @@ def _hinting_awaited(call: Callable[..., Any]) -> Any:
 
 def _told(
     error: TypeError, call: Callable[..., Any], args: tuple[object, ...], keywords: Mapping[str, object]
-) -> TypeError:
+) -> str | None:
     # What is raised before the first line of the call is about its arguments.
     if error.__traceback__ is None or error.__traceback__.tb_next is not None:
-        return error
-    message = _wrong_call(call, args, keywords)
-    return error if message is None else TypeError(message)
+        return None
+    return _wrong_call(call, args, keywords)
 
 
 def _wrong_call(call: Callable[..., Any], args: tuple[object, ...], keywords: Mapping[str, object]) -> str | None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import builtins
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from .client import answers, lifecycle, running
+from .client import lifecycle, running
 from .client.auditing import AsyncAudited
 from .client.batch import AsyncBatch
 from .client.command import (
@@ -18,8 +18,6 @@ from .client.command import (
     Command,
     Seconds,
     Timeout,
-    check_pid,
-    check_signal,
     choose_timeout,
     exec_request,
     terminal_size,
@@ -28,13 +26,14 @@ from .client.keywords import Labelled, OverSource, Wishes
 from .client.lifetime import AsyncLifetime
 from .client.links import Links
 from .client.pending import Pending
+from .client.processes import AsyncProcesses
 from .client.record import Record
 from .client.review import AsyncReview
 from .client.running import Callback, Listener, Running
 from .client.timeline import AsyncTimeline
 from .hints import SANDBOX, Hinting, elsewhere, hinting, not_made
 from .io import AnyIO
-from .types import Codebase, Completed, ContextInfo, Execution, Info, PermissionsLike, ProcessInfo, Status
+from .types import Codebase, Completed, ContextInfo, Execution, Info, PermissionsLike, Status
 
 if TYPE_CHECKING:  # what a first `run` does not need is imported by whoever needs it
     from .client.cells import AsyncCell, ErrorCallback, InputCallback, ResultCallback
@@ -51,7 +50,9 @@ _DESTROY = 60.0
 
 
 @elsewhere(SANDBOX)
-class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncAudited, metaclass=Hinting):
+class AsyncSandbox(
+    AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncAudited, AsyncProcesses, metaclass=Hinting
+):
     """A sandbox. It lives until `destroy`, its lifetime, or the end of its `async with` block.
 
     It outlives the process that made it: `AsyncSandbox.connect(id)` finds it again. Safe to use from many
@@ -265,7 +266,7 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} on {self.driver}, {self.info.status}>"
 
-    def __reduce__(self) -> tuple[Callable[..., AsyncSandbox], tuple[type[Self], str]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """Pickled it is its id, and connects when it is loaded. Its tools stay behind: they are of this process."""
         return _connected, (type(self), self.id)
 
@@ -356,12 +357,6 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
         from .client.process import hold
 
         return await hold(self._links, request)
-
-    async def attach(self, pid: int) -> AsyncProcess:
-        """A process that `start` made, from here or from another process, with the output nobody has read."""
-        from .client.process import hold
-
-        return await hold(self._links, {"op": "attach", "pid": check_pid(pid)})
 
     @hinting
     async def run_code(
@@ -481,16 +476,6 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
         """Interrupt the cell that runs in a context, as Ctrl-C does; whether there was one."""
         return await self.contexts.interrupt(context)
 
-    async def processes(self) -> builtins.list[ProcessInfo]:
-        """What runs in it."""
-        answer = await self._links.ask("processes")
-        return [answers.process_info(item) for item in answers.items(answer, "processes")]
-
-    @hinting
-    async def signal(self, pid: int, number: int | str, *, tree: bool = False) -> None:
-        """Send a signal, a number or a name such as "TERM", to a process, and with `tree` to all that it started."""
-        await self._links.ask("signal", pid=check_pid(pid), signal=check_signal(number), tree=tree)
-
     def _exec(
         self,
         command: Command,
@@ -506,9 +491,4 @@ class AsyncSandbox(AsyncBatch, AsyncLifetime, AsyncReview, AsyncTimeline, AsyncA
 
 
 def _connected(cls: type[AsyncSandbox], id: str) -> AsyncSandbox:
-    """What a pickled sandbox is when it is loaded, where nothing can be awaited."""
-    from . import registry
-    from .io import BlockingIO, drive
-
-    found = drive(lifecycle.connect(BlockingIO(), id))
-    return cls(Record(registry.load(found.driver.name, AnyIO()), found.store, found.handle, found.info))
+    return cls(lifecycle.connect_at_once(id, AnyIO()))

@@ -13,7 +13,8 @@ import pytest
 from atoll.engine import claim, messages
 from atoll.engine.layout import Layout
 from atoll.engine.settings import BirthFailed
-from atoll.errors import AtollError, Busy
+from atoll.errors import AtollError, Busy, Unsupported
+from atoll.io import drive
 from atoll.sync import Sandbox
 
 _RESUME = """
@@ -156,3 +157,11 @@ def test_a_sandbox_that_forks_all_the_time_is_paused_or_says_why_not_and_obeys_a
             box.resume()
         assert time.monotonic() - begun < 20
         assert box.run("echo works").stdout == "works\n"
+
+
+def test_a_keeper_that_does_not_know_a_request_is_of_an_older_atoll():
+    with Sandbox.create() as box:
+        record = box._core._record
+        with pytest.raises(Unsupported, match=r"was made by an older atoll, which cannot do that\. Stop and resume it"):
+            drive(record.driver._ask(record.handle, {"op": "of tomorrow"}))
+        assert box.run("echo on").stdout == "on\n"

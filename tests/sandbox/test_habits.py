@@ -79,10 +79,15 @@ def test_words_of_a_command_are_one_list(sandbox):
 
 def test_an_error_inside_a_call_is_not_taken_for_a_wrong_call(sandbox):
     def listener(text):
-        raise TypeError("mine")
+        try:
+            {}["missing"]
+        except KeyError:
+            raise TypeError("mine")  # noqa: B904
 
-    with pytest.raises(TypeError, match=r"^mine$"):
+    with pytest.raises(TypeError, match=r"^mine$") as caught:
         sandbox.run("echo x", on_stdout=listener)
+    assert isinstance(caught.value.__context__, KeyError)
+    assert not caught.value.__suppress_context__
 
 
 def test_a_sandbox_is_not_made_by_its_class():

@@ -188,7 +188,7 @@ def test_a_terminal_that_cannot_be_is_refused(sandbox, pty):
         sandbox.start("true", pty=pty)
 
 
-@pytest.mark.parametrize("number", [0, 65, -9, "TERM", True])
+@pytest.mark.parametrize("number", [0, 65, -9, "TERMINATE", True])
 def test_a_signal_that_cannot_be_is_refused(sandbox, number):
     with sandbox.start("sleep 1000") as process, pytest.raises(InvalidInput):
         process.signal(number)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .. import registry, store
 from ..driver import Driver, Register
 from ..errors import AtollError, Busy, DriverError, InvalidInput, SandboxGone, Unsupported
-from ..io import IO
+from ..io import IO, BlockingIO, drive
 from ..policy.ignores import check_ignore
 from ..policy.labels import check_labels
 from ..policy.sizes import format_size
@@ -79,6 +79,12 @@ async def connect(io: IO, id: str) -> Record:
     if record is None:
         raise SandboxGone(f"The sandbox {row.id} is gone: {reason or reason_of_end(_info(row, 'gone'), row)}.")
     return record
+
+
+def connect_at_once(id: str, io: IO) -> Record:
+    """The same where nothing can be awaited, for whoever speaks by `io` from then on. Raises as `connect`."""
+    found = drive(connect(BlockingIO(), id))
+    return Record(registry.load(found.driver.name, io), found.store, found.handle, found.info)
 
 
 async def find(io: IO, labels: Mapping[str, str]) -> Record | None:

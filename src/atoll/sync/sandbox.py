@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from ..client import lifecycle
@@ -15,11 +15,12 @@ from ..client.running import Callback, Listener
 from ..hints import SANDBOX, Hinting, elsewhere, hinting, not_made
 from ..io import BlockingIO, drive
 from ..sandbox import AsyncSandbox
-from ..types import Codebase, Completed, ContextInfo, Execution, Info, PermissionsLike, ProcessInfo, Status
+from ..types import Codebase, Completed, ContextInfo, Execution, Info, PermissionsLike, Status
 from .auditing import Audited
 from .batch import Batch
 from .docs import documented_by
 from .lifetime import Lifetime
+from .processes import Processes
 from .review import Review
 from .timeline import Timeline
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:  # what a first `run` does not need is imported by whoever nee
 
 @elsewhere(SANDBOX)
 @documented_by(AsyncSandbox)
-class Sandbox(Batch, Lifetime, Review, Timeline, Audited, metaclass=Hinting):
+class Sandbox(Batch, Lifetime, Review, Timeline, Audited, Processes, metaclass=Hinting):
     """A sandbox. It lives until `destroy`, its lifetime, or the end of its `with` block.
 
     It outlives the process that made it: `Sandbox.connect(id)` finds it again. Safe to use from many threads
@@ -162,7 +163,7 @@ class Sandbox(Batch, Lifetime, Review, Timeline, Audited, metaclass=Hinting):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} on {self.driver}, {self.info.status}>"
 
-    def __reduce__(self) -> tuple[Callable[..., Self], tuple[str]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         return type(self).connect, (self.id,)
 
     @hinting
@@ -216,11 +217,6 @@ class Sandbox(Batch, Lifetime, Review, Timeline, Audited, metaclass=Hinting):
         from .process import Process
 
         return Process(drive(self._core.start(command, pty=pty, env=env, workdir=workdir, timeout=timeout)))
-
-    def attach(self, pid: int) -> Process:
-        from .process import Process
-
-        return Process(drive(self._core.attach(pid)))
 
     @hinting
     def run_code(
@@ -290,10 +286,3 @@ class Sandbox(Batch, Lifetime, Review, Timeline, Audited, metaclass=Hinting):
 
     def interrupt(self, context: str | ContextInfo = "main") -> bool:
         return drive(self._core.interrupt(context))
-
-    def processes(self) -> builtins.list[ProcessInfo]:
-        return drive(self._core.processes())
-
-    @hinting
-    def signal(self, pid: int, number: int | str, *, tree: bool = False) -> None:
-        drive(self._core.signal(pid, number, tree=tree))
