@@ -155,8 +155,8 @@ class Interpreter:
         self._displays.show_main(value)
 
     def _remember(self, value: Any) -> None:
-        """As `_`, `__`, `___` and in `Out`: the last three, so that what is large is not kept for ever. As builtins they
-        give way to a cell's own variables, and are none to keep or to list."""
+        """As `_`, `__`, `___` and in `Out`: the last three, so that what is large is not kept for ever. Builtins
+        give way to variables of a cell, and are none to keep or to list."""
         values = self._values
         values[self.count] = value
         while len(values) > _REMEMBERED:
