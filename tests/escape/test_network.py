@@ -149,6 +149,37 @@ def test_there_is_no_interface_but_loopback_and_it_works(maker):
     assert maker.box.try_cell(bind_to, host_address() or "192.0.2.1") == "EADDRNOTAVAIL"
 
 
+def localhost(family):
+    return sorted({found[4][0] for found in socket.getaddrinfo("localhost", 80, family, 0, 0, socket.AI_ADDRCONFIG)})
+
+
+def all_addresses():
+    with open("/proc/net/fib_trie") as trie:
+        lines = [line.split() for line in trie]
+    ours = [at for at, line in enumerate(lines) if line[:2] == ["/32", "host"] and line[2:] == ["LOCAL"]]
+    return sorted({lines[at - 1][1] for at in ours})
+
+
+def test_localhost_is_found_by_family_by_an_address_that_leads_nowhere(maker):
+    assert maker.box.try_cell(localhost, socket.AF_INET) == ["127.0.0.1"]
+    assert maker.box.try_cell(localhost, socket.AF_INET6) == ["::1"]
+    assert maker.box.try_cell(localhost, socket.AF_UNSPEC) in (["127.0.0.1", "::1"], ["127.0.0.1"])
+    assert maker.box.try_cell(all_addresses) == ["127.0.0.1", "192.0.0.8"]
+    assert maker.box.try_cell(talk_to_oneself, "192.0.0.8") == "ok"
+    for address in ("192.0.0.9", "192.0.0.1", "192.0.0.255", "100:0:0:1::9"):
+        assert maker.box.try_cell(connect, address, 9) in NO_WAY
+        assert maker.box.try_cell(send_datagram, address, 9) in NO_WAY
+    assert "192.0.0.8" not in all_addresses()
+
+
+def test_nobody_else_has_what_listens_on_that_address(maker):
+    done = maker.box.code("import socket\nserver = socket.create_server(('192.0.0.8', 4321))")
+    assert done["error"] is None
+    assert maker.box.try_cell(talk_to_oneself, "192.0.0.8") == "ok"
+    with pytest.raises(OSError):  # noqa: PT011 - unreachable, refused or too late
+        connect("192.0.0.8", 4321)
+
+
 @pytest.mark.parametrize(
     ("family", "kind", "protocol"),
     [

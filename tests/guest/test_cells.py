@@ -318,3 +318,74 @@ def test_a_process_that_the_cell_starts_has_default_signals(client):
     libc_own = 1 << 31 | 1 << 32
     assert [int(line.split()[1], 16) & ~libc_own for line in lines] == [0, 0]
     assert text(client.code("import signal; signal.getsignal(signal.SIGTERM) == signal.SIG_DFL")) == "True"
+
+
+def test_code_that_is_indented_as_a_whole_is_taken_as_it_is_meant(client):
+    assert text(client.code("    x = 1\n    if x:\n        x += 1\n    x")) == "2"
+    assert text(client.code("\n\t\n\ty = '''\n\ta'''\n\ty")) == "'\\na'"
+    assert text(client.code("   40 + 2")) == "42"
+    assert text(client.code("# first\n7")) == "7"
+    assert failure(client.code("x = 1\n  y = 2"))["name"] == "IndentationError"
+    assert failure(client.code("  x = 1\n 1 / 0"))["name"] == "IndentationError"
+    error = failure(client.code("    z = 1\n    1 / 0"))
+    assert "line 2" in error["traceback"]
+    assert "1 / 0" in error["traceback"]
+
+
+def test_a_semicolon_hides_the_value_and_nothing_else(client):
+    for code in ("1;", "1 ; # why", "print('out')\n1;\n", "x = 5; x;"):
+        assert text(client.code(code)) is None, code
+    for code in ("x = 1; x", "'a;'", "x # a;"):
+        assert text(client.code(code)) is not None, code
+    assert failure(client.code("1 / 0;"))["name"] == "ZeroDivisionError"
+
+
+def test_the_last_three_values_have_names(client):
+    client.code("20")
+    assert text(client.code("_ + 1")) == "21"
+    client.code("None")
+    assert text(client.code("_, __")) == "(21, 20)"
+    assert text(client.code("len(Out), list(Out.values())")) == "(3, [20, 21, (21, 20)])"
+    client.code("'four'")
+    assert text(client.code("___, 20 in Out.values()")) == "((21, 20), False)"
+    assert text(client.code("for _ in range(3): pass\n_")) == "2"
+    assert text(client.code("del _\n_")) == "2"
+    listed = client.do("ask", context="main", request={"do": "variables"})
+    assert {"_", "__", "Out"}.isdisjoint(json.dumps(listed.ok).replace('"', " ").split())
+
+
+@pytest.mark.parametrize(
+    "code", ["%timeit 1", "x = 1\n!ls -l", "%%bash\nls", "files = !ls", "print?", "?print", "%cd /"]
+)
+def test_what_only_ipython_knows_is_told_with_where_to_go(client, code):
+    error = failure(client.code(code))
+    assert error["name"] == "SyntaxError"
+    assert "language='jupyter:python3', or sb.run" in error["value"]
+
+
+def test_what_is_only_wrong_is_told_plainly(client):
+    assert "sb.install" in failure(client.code("%pip install six"))["value"]
+    assert "sb.install" in failure(client.code("pip install six"))["value"]
+    for code in ("1 +", "print('?'", "x = = 2", "a % % b"):
+        assert "jupyter" not in failure(client.code(code))["value"]
+
+
+def test_a_task_of_one_cell_is_awaited_in_the_next(client):
+    client.code("async def f():\n    await asyncio.sleep(0)\n    return 5")
+    client.code("import asyncio\nt = asyncio.ensure_future(f())")
+    assert text(client.code("await t")) == "5"
+    assert text(client.code("import asyncio\nasyncio.run(f())")) == "5"
+    client.code("t = asyncio.ensure_future(f())")
+    assert text(client.code("await t")) == "5"
+    assert client.code("asyncio.get_event_loop()").stderr == b""
+
+
+def test_a_print_on_stderr_is_one_piece_and_the_order_is_exact(client):
+    ended = client.code("import sys\nfor n in range(5): print(n, file=sys.stderr)")
+    assert [bytes(data) for _, data in ended.chunks] == [b"%d\n" % n for n in range(5)]
+    ended = client.code(
+        "print('a', end=''); print('b', end='', file=sys.stderr); print('c', end=''); print('d')\n"
+        "print('e', end='', file=sys.stderr); print('f'); print('g', file=sys.stderr); sys.stderr.write('h')"
+    )
+    assert b"".join(bytes(data) for _, data in ended.chunks) == b"abcd\nef\ng\nh"
+    assert ended.stderr == b"beg\nh"

@@ -22,7 +22,9 @@ from . import kernel, landlock, layout, seccomp
 NAMESPACES = kernel.CLONE_NEWNS | kernel.CLONE_NEWPID | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS
 _NOSUID_NODEV = kernel.MS_NOSUID | kernel.MS_NODEV
 DISK_FLAGS = _NOSUID_NODEV | kernel.MS_NOATIME
-_SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
+_SIOCSIFFLAGS, _SIOCSIFADDR, _SIOCSIFNETMASK, _IFF_UP = 0x8914, 0x8916, 0x891C, 1
+# Set aside to be nobody's: the dummy address of RFC 7600, and one of the dummy prefix of RFC 9780.
+_DUMMY, _DUMMY6 = "192.0.0.8", "100:0:0:1::8"
 _OPEN_FILES = 4096
 SOMETHING_MOUNTED = (
     "something is mounted below %s, or atoll's own state is in it, and only root can leave that out; "
@@ -146,6 +148,18 @@ def loopback_up() -> None:
         fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", _IFF_UP))
 
 
+def add_dummy_addresses() -> None:
+    """Have an address besides those of the loopback, where there is no network: without one, a C library that is asked
+    for addresses of a family that can be used (AI_ADDRCONFIG) finds not even those of "localhost"."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        for call, address in ((_SIOCSIFADDR, _DUMMY), (_SIOCSIFNETMASK, "255.255.255.255")):
+            ours = struct.pack("16sHH4s8x", b"lo:0", socket.AF_INET, 0, socket.inet_aton(address))
+            fcntl.ioctl(sock, call, ours)
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sock:  # a host without it
+        ours = struct.pack("16sIi", socket.inet_pton(socket.AF_INET6, _DUMMY6), 128, socket.if_nametoindex("lo"))
+        fcntl.ioctl(sock, _SIOCSIFADDR, ours)
+
+
 def furnish(box: str, workdir: str) -> None:
     """Mount the sandbox's writable places; `box` is a host path."""
     box = layout.OLD_ROOT + box
@@ -250,6 +264,8 @@ def close(job: dict[str, Any], filter_code: bytes, *, uid: int, rootless: bool, 
     socket.sethostname(layout.HOST_NAME)
     if job["network"] != "host":
         loopback_up()
+    if job["network"] == "none":
+        add_dummy_addresses()
     set_rlimits(job["rlimits"])
     os.umask(0o022)
     if not rootless:
@@ -275,6 +291,8 @@ def close_nursed(job: dict[str, Any], filter_code: bytes, *, landlock_abi: int) 
     """
     kernel.unshare(kernel.CLONE_NEWCGROUP)
     loopback_up()
+    if job["network"] == "none":
+        add_dummy_addresses()
     os.umask(0o022)
     os.setresgid(layout.GROUP, layout.GROUP, layout.GROUP)
     os.setresuid(layout.USER, layout.USER, layout.USER)

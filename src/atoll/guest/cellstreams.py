@@ -48,10 +48,10 @@ class Streams:
         self._window = 0.0
         self._sent = 0
         # No buffer of bytes between: an interrupted one keeps what it could not send, and sends it in a later cell.
+        self.holds = False
         stdout: Any = _Raw(self, STDOUT)
         self._stdout = io.TextIOWrapper(stdout, encoding="utf-8", errors="surrogateescape", line_buffering=True)
-        stderr: Any = _Raw(self, STDERR, before=self._stdout)
-        self._stderr = io.TextIOWrapper(stderr, encoding="utf-8", errors="backslashreplace", write_through=True)
+        self._stderr = _Stderr(self, self._stdout)
 
     def install(self) -> None:
         sys.stdout = sys.__stdout__ = self._stdout  # type: ignore[misc]
@@ -75,11 +75,17 @@ class Streams:
 
     def flush_own(self) -> None:
         """What Python itself has written goes out."""
+        self.flush_held()
         if not self._stdout.closed:
             self._stdout.flush()
         if self._used:
             with self.lock:
                 self._drain()
+
+    def flush_held(self) -> None:
+        """A piece of a line on stderr goes out."""
+        if self.holds and not self._stderr.closed:
+            self._stderr.flush()
 
     def relays(self) -> bool:
         """Whether processes of the cell have written something that the client may not have yet."""
@@ -158,13 +164,12 @@ class Streams:
 
 
 class _Raw(io.RawIOBase):
-    """Sends what is written to it. `before` is flushed first, which keeps the order of the two streams."""
+    """Sends what is written to it."""
 
-    def __init__(self, streams: Streams, stream: int, before: Optional[io.TextIOWrapper] = None) -> None:
+    def __init__(self, streams: Streams, stream: int) -> None:
         super().__init__()
         self._streams = streams
         self._stream = stream
-        self._before = before
 
     def writable(self) -> bool:
         return True
@@ -178,11 +183,29 @@ class _Raw(io.RawIOBase):
     def write(self, data: Any) -> int:
         streams = self._streams
         size = len(data)
-        # Before the lock is taken: who flushes takes the other stream's first, and then this one.
-        if self._before is not None and not self._before.closed:
-            self._before.flush()
+        if self._stream == STDERR:
+            streams.holds = False
+        elif streams.holds:
+            streams.flush_held()  # before the lock is taken, and it was written before
         with streams.lock:
             # The short way for whoever prints very many lines.
-            if not (streams.in_haste and self._before is None and streams.add(data, size)):
+            if not (streams.in_haste and self._stream == STDOUT and streams.add(data, size)):
                 streams.write(self._stream, memoryview(data).cast("B"))
         return size
+
+
+class _Stderr(io.TextIOWrapper):
+    """By the line, so that a `print` is one piece; what waits for the rest of its line is older than what waits on
+    stdout."""
+
+    def __init__(self, streams: Streams, stdout: io.TextIOWrapper) -> None:
+        raw: Any = _Raw(streams, STDERR)
+        super().__init__(raw, encoding="utf-8", errors="backslashreplace", line_buffering=True)
+        self._streams = streams
+        self._stdout = stdout
+
+    def write(self, text: str) -> int:
+        if not self._stdout.closed:
+            self._stdout.flush()
+        self._streams.holds = True
+        return super().write(text)

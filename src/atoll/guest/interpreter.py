@@ -6,6 +6,7 @@ import __future__
 import _signal  # type: ignore[import-not-found]  # what `signal` wraps at a cost
 import _thread
 import ast
+import builtins
 import json
 import os
 import signal
@@ -13,7 +14,7 @@ import sys
 import types
 from typing import Any, Callable, Dict, List, NoReturn, Optional
 
-from . import stories
+from . import celltext, stories
 from .asking import Asking
 from .cellstreams import Streams
 from .display import Displays
@@ -29,7 +30,9 @@ for _name in __future__.all_feature_names:
 _SIGINT = int(signal.SIGINT)
 _ATOMS = frozenset((int, float, str, bool))
 _SHORT = 2000
-_MAYBE_INDENTED = ("", " ", "\t", "\f", "#")
+_NAMES = ("_", "__", "___")
+_REMEMBERED = len(_NAMES)
+_MAYBE_INDENTED = ("", " ", "\t", "\f", "#", "\n", "\r")
 _NOTHING_WENT_WRONG = b'{"ok":{"count":%d,"error":null,"truncated":%s}}'
 
 
@@ -59,6 +62,9 @@ class Interpreter:
         self._displays.install()
         self._asking = Asking(streams.flush)
         self._asking.install()
+        self._values: Dict[int, Any] = {}
+        if guard is None:
+            builtins.Out = self._values  # type: ignore[attr-defined]
 
     @property
     def events(self) -> Any:
@@ -130,8 +136,10 @@ class Interpreter:
             raise
         if self._forked:
             self._end_child()
-        if value is not None:
+        if value is not None and not celltext.hides_its_value(source):
             self._show(value)
+            if self._guard is None:
+                self._remember(value)
         self._displays.end_of_cell()
 
     def _show(self, value: Any) -> None:
@@ -145,6 +153,16 @@ class Interpreter:
                 self._results.send_text(text)
                 return
         self._displays.show_main(value)
+
+    def _remember(self, value: Any) -> None:
+        """As `_`, `__`, `___` and in `Out`: the last three, so that what is large is not kept for ever. Builtins
+        give way to variables of a cell, and are none to keep or to list."""
+        values = self._values
+        values[self.count] = value
+        while len(values) > _REMEMBERED:
+            del values[next(iter(values))]
+        for name, past in zip(_NAMES, reversed(list(values.values()))):
+            setattr(builtins, name, past)
 
     def _note_fork(self) -> None:
         """In a child of a cell."""
@@ -164,6 +182,8 @@ class Interpreter:
             raise KeyboardInterrupt
 
     def _execute(self, source: str) -> Any:
+        if source[:1] in _MAYBE_INDENTED:
+            source = celltext.dedented(source)
         name = stories.remember(self.count, source)
         if self._guard is not None:
             return self._guard.run(source, name, self.namespace)
@@ -171,7 +191,11 @@ class Interpreter:
         if simple is not None:
             return self._evaluate(simple)
         flags = self.flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-        tree = compile(source, name, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
+        try:
+            tree = compile(source, name, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
+        except SyntaxError as error:
+            celltext.explain(error, source)
+            raise
         parts: List[types.CodeType] = []
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         if tree.body or last is None:
@@ -182,6 +206,8 @@ class Interpreter:
             parts.append(compile(ast.Expression(last.value), name, "eval", flags, dont_inherit=True))
         if any(part.co_flags & _COROUTINE for part in parts):
             return self._await(self._evaluate_awaiting(parts))
+        if self._events is not None or "asyncio" in source:
+            self._have_events()
         value = None
         for part in parts:
             value = self._evaluate(part)
@@ -213,9 +239,7 @@ class Interpreter:
         """Tasks that a cell leaves behind go on whenever a later cell awaits something."""
         import asyncio
 
-        if self._events is None or self._events.is_closed():
-            self._events = asyncio.new_event_loop()
-            asyncio.set_event_loop(self._events)
+        self._have_events()
         task = self._events.create_task(coroutine)
         try:
             return self._events.run_until_complete(task)
@@ -227,6 +251,15 @@ class Interpreter:
                 # It says where the cell was; the interrupt itself only met the event loop.
                 raise interrupt.with_traceback(stories.inside(cancelled)) from None
             raise
+
+    def _have_events(self) -> None:
+        """What a cell makes without awaiting it, such as a task, belongs to the loop in which a later cell awaits it.
+        Each time, since `asyncio.run` leaves none."""
+        import asyncio
+
+        if self._events is None or self._events.is_closed():
+            self._events = asyncio.new_event_loop()
+        asyncio.set_event_loop(self._events)
 
 
 def _waits(source: str) -> bool:
