@@ -54,7 +54,7 @@ def test_a_write_that_the_host_has_no_room_for_fails_inside(small):
             sandbox.files.write("large", bytes(50 * MEGABYTE))
         os.truncate(small / "filler", 0)
         wait_until_held_back(sandbox, held=False)
-        assert write(sandbox, 20).success, "there is room again"
+        assert write(sandbox, 8).success, "there is room again"
 
 
 def wait_until_held_back(sandbox, *, held=True):

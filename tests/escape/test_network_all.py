@@ -364,8 +364,12 @@ def serves(address, port):
         return sock.connect_ex((address, port)) == 0
 
 
-def test_a_package_that_a_user_installs_reaches_no_metadata(there, tmp_path):
-    """Its code runs while it is installed: here by a .pth file, which Python runs when it starts."""
+@pytest.mark.parametrize("built", [True, False], ids=["builder", "wheels"])
+def test_a_package_that_a_user_installs_reaches_no_metadata(there, tmp_path, built):
+    """Its code runs while it is installed: here by a .pth file, which Python runs when it starts.
+
+    Where something is to be built there is a network, the control; wheels are installed without any.
+    """
     attempt = script(reach, [THERE, METADATA, CLOSED6[0]], PORT, "eth0").replace("print(", "FOUND.write(")
     pth = (
         "import os, sys; os.path.exists(sys.prefix + '/found') or "
@@ -382,11 +386,13 @@ def test_a_package_that_a_user_installs_reaches_no_metadata(there, tmp_path):
                 "PIP_NO_INDEX": "1",
                 "PIP_FIND_LINKS": f"http://{THERE}:{PORT + 1}/",
                 "PIP_TRUSTED_HOST": THERE,
+                **({"PIP_NO_BINARY": "another"} if built else {}),
             }
             maker = Maker("pkg", USER, devices={"/dev/net/tun": os.makedev(10, 200)}, env=env)
             try:
                 with maker.create(packages=["hostile"]) as box:
-                    assert json.loads(box.run("cat /packages/found")["stdout"]) == both(THERE)
+                    found = json.loads(box.run("cat /packages/found")["stdout"])
+                    assert found == (both(THERE) if built else "ENODEV"), "there is no device at all"
             finally:
                 maker.close()
         finally:

@@ -21,7 +21,7 @@ _SHARE, _MOST = 20, 256 << 20
 _LEAST = 1 << 20
 # How fast room can be used up, in bytes a second, and how often to look at least and at most, in seconds.
 _RATE = 2 << 30
-_SHORT, _LONG = 0.25, 30.0
+_SHORT, _LONG, _EACH = 0.25, 30.0, 0.01
 _BLOCK = 4096
 _TABLE = "/sys/fs/ext4"
 
@@ -81,12 +81,17 @@ class Headroom:
             allowed = spare(self._directory) // 2
         except OSError:
             allowed = self._quota  # it was removed, and its sandboxes end
-        more = (allowed - self._quota) / _RATE
-        self._next = now + min(_LONG, max(_SHORT, more))
-        if more < 0 or self._usual:
+        is_short = allowed < self._quota
+        # Before then nobody can have used up what is left over, or what was allowed.
+        wait = (allowed if is_short else allowed - self._quota) / _RATE
+        if is_short or self._usual:
             # A sandbox may be ending, or stand on another disk by now.
             with contextlib.suppress(OSError, ValueError):
-                self._hold_back(max(0, allowed - _unwritten() // 2))
+                unwritten, disks = _unwritten()
+                # All of them ask for all: together they must not be busy with it.
+                wait = max(wait, disks * _EACH)
+                self._hold_back(max(0, allowed - unwritten // 2))
+        self._next = now + min(_LONG, max(_SHORT, wait))
 
     def _hold_back(self, allowed: int) -> None:
         table = f"{_TABLE}/{os.path.basename(disk.device_of(self._image()))}"
@@ -102,11 +107,12 @@ class Headroom:
                 self._usual.clear()
 
 
-def _unwritten() -> int:
-    """Bytes that sandboxes have written and the host's disk has not been asked for yet."""
-    found = 0
+def _unwritten() -> tuple[int, int]:
+    """Bytes that sandboxes have written and the host was not asked for yet, and how many disks they have."""
+    found = disks = 0
     for name in os.listdir(_TABLE):
         if name.startswith("loop"):
             with contextlib.suppress(OSError, ValueError), open(f"{_TABLE}/{name}/delayed_allocation_blocks") as file:
                 found += int(file.read()) * _BLOCK
-    return found
+                disks += 1
+    return found, disks
