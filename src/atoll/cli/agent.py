@@ -14,7 +14,8 @@ killed, goes on with `atoll resume`, and `atoll logs` shows what was done.
 _EPILOG = """\
 examples:
   atoll agent "count the words in every file" --source .
-  atoll agent "make the tests pass" --source . --preset development --validate "python -m pytest -q"
+  atoll agent "make the tests pass" --source . --preset development \\
+      --validate "python -m pytest -q"
   atoll agent "sum up the log" --context server.log --model openai/gpt-4o-mini
   atoll agent "…" --detach ; atoll logs --follow ID
 

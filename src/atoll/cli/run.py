@@ -29,7 +29,7 @@ examples:
   atoll run --file main.go -- --verbose     the file's arguments follow
   atoll run --lang node 'console.log(6*7)'
   cat job.py | atoll run --lang python
-  atoll run --source . --preset development "make test"    this directory, copy-on-write
+  atoll run --source . --preset development "make test"     this directory
   atoll run --file app.py --deps requirements.txt --network all
   atoll run --reuse -l project=docs "make html"
   atoll run --keep --code "x = 41"          atoll exec ID --code "x"
