@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from ...errors import InvalidInput, PackagesFailed, Unsupported
+from ...errors import InvalidInput, PackagesFailed
 from ...sync import Sandbox
 from ...types import Capability
 from .. import wheels
@@ -80,7 +80,9 @@ class PackageChecks(Checks):
                 self.create(packages=[wrong], labels=label)
         assert Sandbox.list(label) == []
 
-    @needs(Capability.PACKAGES, Capability.NETWORK_NONE)
-    def test_installing_without_a_network_is_refused(self, make: Make) -> None:
-        with pytest.raises(Unsupported, match=r"network=.*packages="):
-            make(network="none").install(["numpy"])
+    @needs(Capability.PACKAGES, Capability.NETWORK_NONE, Capability.CODE)
+    def test_packages_are_installed_later_without_a_network(self, make: Make, index: pathlib.Path) -> None:
+        sandbox = make(network="none")
+        assert sandbox.run_code("import probe_one").error is not None
+        sandbox.install([ONE])
+        assert sandbox.run_code("import probe_one; probe_one.WORD").text == "'other'"
