@@ -36,14 +36,21 @@ _KEYWORDS = {
 }  # fmt: skip
 
 
+def meant_by(name: str, known: Iterable[str]) -> str | None:
+    """Which of the known keywords somebody means who writes another, if that can be guessed."""
+    known = [*known]
+    meant = _KEYWORDS.get(name.lower())
+    if meant in known:
+        return meant
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name.lower(), known, n=1)), None)
+
+
 def no_keyword(name: str, known: Iterable[str]) -> str:
     """The sentence for a keyword that a call does not have: what was meant, or all that it has."""
     known = [*known]
-    meant = _KEYWORDS.get(name.lower())
-    if meant not in known:
-        from difflib import get_close_matches
-
-        meant = next(iter(get_close_matches(name.lower(), known, n=1)), None)
+    meant = meant_by(name, known)
     if meant is not None:
         return f"There is no keyword {name!r}: did you mean {meant}=?"
     return f"There is no keyword {name!r}; the keywords are {', '.join(known)}."

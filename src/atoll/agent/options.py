@@ -174,16 +174,15 @@ def _sandbox(given: Any, settings: config.Settings) -> dict[str, Any]:
 
 def _check_wishes(wishes: dict[str, Any]) -> None:
     """Raises before a model is asked, and paid, for what could never be run."""
-    from difflib import get_close_matches
-
     from ..client.choosing import names_in
+    from ..hints import meant_by
     from ..policy.spec import make_spec
 
     known = [*(make_spec.__kwdefaults__ or ()), "driver"]
     for name in wishes:
         if name not in known:
-            near = get_close_matches(name, known, n=1)
-            guess = f" Did you mean {near[0]!r}?" if near else f" There are {', '.join(known)}."
+            meant = meant_by(str(name), known)
+            guess = f" Did you mean {meant!r}?" if meant else f" There are {', '.join(known)}."
             raise InvalidInput(f"sandbox has {name!r}, which is no keyword of Sandbox.create.{guess}")
     make_spec(**{name: value for name, value in wishes.items() if name != "driver"})
     for name in names_in(wishes.get("driver")):

@@ -63,16 +63,17 @@ async def create(io: IO, driver: str | None = None, *, on_progress: Callback | N
 
 
 async def connect(io: IO, id: str) -> Record:
-    """A sandbox that exists, whoever made it.
+    """A sandbox that exists, whoever made it, by its id or the beginning of that.
 
     Raises:
         SandboxNotFound: no sandbox has that id.
+        InvalidInput: several ids begin so.
         SandboxGone: it has ended; the message says why, and what was left of it is swept up.
     """
     if not isinstance(id, str):
         raise InvalidInput(f"id is {kind_of(id)}; give the id of a sandbox.")
     registered = store.shared()
-    row = registered.resolve(id)
+    row = registered.resolve(id) if id else registered.get(id)
     driver = registry.load(row.driver, io)
     reason = None if row.handle is None else await driver.ending(row.handle)
     record = await _record(io, registered, row)

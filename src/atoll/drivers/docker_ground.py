@@ -270,7 +270,9 @@ def lift(box: str) -> None:
 def check(source: str | None, rules: Rules | None) -> None:
     """Raises Unsupported: this kernel shows no rules."""
     if source is not None and rules is not None and not views.can_overlay(rootless=False):
-        raise Unsupported("Path permissions need overlayfs, which this host does not let atoll mount.")
+        raise Unsupported(
+            "Path permissions need overlayfs, which this host does not let atoll mount.", hint=views.WITHOUT_RULES
+        )
 
 
 def _stage(box: str) -> str:

@@ -173,7 +173,9 @@ class Builder:
     def _prepare(self, source: str, rules: Rules, lowers: list[str | views.Layer]) -> views.View:
         recipe = self._settings.recipe
         if recipe is None or recipe == "D":
-            raise Unsupported("Path permissions need overlayfs, which this host does not let atoll mount.")
+            raise Unsupported(
+                "Path permissions need overlayfs, which this host does not let atoll mount.", hint=views.WITHOUT_RULES
+            )
         if not lowers:
             return curator.obtain(self._settings, source, rules.rules(), rules.ignore)
         os.mkdir("merged")

@@ -13,7 +13,7 @@ of ours is in the way afterwards. The recipes:
 
 from __future__ import annotations
 
-from .hosts import can_mask, can_overlay, choose, has_subids
+from .hosts import WITHOUT_RULES, can_mask, can_overlay, choose, has_subids
 from .overlay import Layer, merge, mount
 from .preparing import prepare
 from .tree import Directory, Entry, Path, Tree, compile_tree
@@ -22,6 +22,7 @@ from .writable import writable_places
 
 __all__ = [
     "STRANGER",
+    "WITHOUT_RULES",
     "Directory",
     "Entry",
     "Layer",

@@ -10,6 +10,8 @@ from .view import Recipe
 
 _known: dict[bool, bool] = {}
 
+WITHOUT_RULES = 'Or say preset="full-access" (--preset full-access), which has no rules.'
+
 
 def choose(rootless: bool, has_subids: bool, can_overlay: bool) -> Recipe:
     """How levels are enforced.
@@ -22,7 +24,7 @@ def choose(rootless: bool, has_subids: bool, can_overlay: bool) -> Recipe:
     if not can_overlay:
         raise Unsupported(
             "Path permissions cannot be enforced here: an ordinary user needs overlayfs in a user namespace for them.",
-            hint="Use Linux 5.11 or newer, or run as root.",
+            hint=f"Use Linux 5.11 or newer, or run as root. {WITHOUT_RULES}",
         )
     return "C" if has_subids else "B"
 

@@ -68,6 +68,8 @@ def _plant(tree: Tree, view: View, source: str | int | None, place: str | None) 
     if view.covers:
         raise Unsupported("Changing the rules of a sandbox that has changed files needs Linux 6.16.")
     if source is None or place is None:
-        raise Unsupported("Path permissions for an ordinary user need Linux 6.16 here.", hint="Or run as root.")
+        raise Unsupported(
+            "Path permissions for an ordinary user need Linux 6.16 here.", hint=f"Or run as root. {hosts.WITHOUT_RULES}"
+        )
     farm.link(tree, source, place)
     return view._replace(farm=place)

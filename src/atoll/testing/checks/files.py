@@ -45,7 +45,7 @@ class FileChecks(Checks):
         assert sandbox.files.read_bytes(f"{place}/data", offset=len(data) + 5) == b""
 
     def test_a_file_object_or_pieces_can_be_written(self, sandbox: Sandbox, place: str) -> None:
-        pieces: list[bytes | str] = [b"one ", "two"]
+        pieces: list[str | bytes] = [b"one ", "two"]
         sources: list[Input] = [io.BytesIO(b"one two"), io.StringIO("one two"), iter(pieces)]
         for source in sources:
             sandbox.files.write(f"{place}/file", source)
