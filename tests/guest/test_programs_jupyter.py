@@ -149,3 +149,20 @@ def test_a_cell_right_after_a_restart_runs_in_a_new_kernel(cell):
         assert text(cell("'before' in dir()")) == "False", number
         assert cell("before = 1").ok["error"] is None
         assert cell.client.do("restart_context", context="kernel").error is None
+
+
+@needs_ipykernel
+def test_figures_come_with_the_numbers_in_them(cell):
+    pytest.importorskip("matplotlib")
+    bundle = cell(
+        "import matplotlib\nmatplotlib.use('module://matplotlib_inline.backend_inline')\n"
+        "import matplotlib.pyplot as plt\nfigure, axes = plt.subplots()\naxes.plot([1, 2, 3], [4, 5, 6], label='x')\n"
+        "axes.set_title('T')\nplt.show()"
+    ).events[-1]["result"]
+    chart = bundle["application/vnd.atoll.chart+json"]
+    assert (chart["type"], chart["title"]) == ("line", "T")
+    assert [series["points"] for series in chart["elements"]] == [[[1, 4], [2, 5], [3, 6]]]
+    assert "image/png" in bundle
+    again = cell("figure").events[-1]["result"]
+    assert again["application/vnd.atoll.chart+json"] == chart
+    assert cell("import matplotlib.figure as f\nf.Figure()").ok["error"] is None

@@ -289,7 +289,16 @@ def test_a_missing_node_is_refused_with_the_way_to_get_it(tmp_path):
     guest = Guest(tmp_path, env={"PATH": os.path.join(str(tmp_path), "nowhere")})
     refused = guest.connect().do("code", code="1", language="javascript")
     assert refused.error["code"] == "unsupported"
-    assert "apt-get install nodejs" in refused.error["message"]
+    assert "Install it on the host (`apt-get install nodejs`)" in refused.error["message"]
+    guest.close()
+
+
+def test_a_missing_node_in_an_image_is_refused_without_a_word_of_the_host(tmp_path):
+    guest = Guest(tmp_path, env={"PATH": os.path.join(str(tmp_path), "nowhere")}, image=True)
+    refused = guest.connect().do("code", code="1", language="javascript")
+    assert refused.error["code"] == "unsupported"
+    assert refused.error["message"].endswith("give an image= that has it.")
+    assert "host" not in refused.error["message"]
     guest.close()
 
 

@@ -209,9 +209,27 @@ def test_env_and_cwd_are_the_contexts(guest, client):
     made = client.do("create_context", context="c", language="bash", cwd="sub", env={"FOO": "a b"})
     assert made.ok["context"]["language"] == "bash"
     assert client.do("code", context="c", code="basename $PWD; echo $FOO").stdout == b"sub\na b\n"
-    refused = client.do("code", context="c", code="1", env={"A": "1"})
+    refused = client.do("code", context="c", code="1", cwd=".")
     assert failure(refused)["name"] == "Unsupported"
-    assert "export" in failure(refused)["value"]
+    assert "use `cd`" in failure(refused)["value"]
+
+
+@pytest.mark.parametrize("language", ["bash", "sh", "zsh"])
+def test_env_is_that_of_one_cell(client, language):
+    if shutil.which(language) is None:
+        pytest.skip(f"there is no {language} here")
+
+    def run(code, **given):
+        return client.do("code", context=language, language=language, code=code, **given)
+
+    run("A=old; false")
+    env = {"A": 'it\'s "1" $HOME\n`2`', "NEW": "ü"}
+    ended = run('echo "$?|$A|$NEW"; env | grep ^NEW; KEPT=1; A=changed', env=env)
+    assert ended.stdout.decode() == f"1|{env['A']}|ü\nNEW=ü\n"
+    assert run('echo "$A ${NEW-none} $KEPT"; env | grep -c ^NEW').stdout == b"old none 1\n0\n"
+    assert run("echo $NEW; cd /; exit_in() { return 3; }; exit_in", env={"NEW": "2"}).ok["exit_code"] == 3
+    assert run("pwd; echo ${NEW-none}").stdout == b"/\nnone\n"
+    assert failure(run("1", env={"A-B": "1"}))["name"] == "Unsupported"
 
 
 def test_restart_makes_a_fresh_shell_and_delete_ends_all(client):

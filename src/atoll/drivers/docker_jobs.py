@@ -229,6 +229,7 @@ def _command(spec: Spec, image: docker_images.Image, *, attached: bool) -> list[
     config: dict[str, Any] = {
         "workdir": spec.workdir,
         "home": layout.HOME_INSIDE,
+        "image": True,
         "python": roottree.PYTHON if image.own else "",
         "kills": _KILLS[os.path.exists("/sys/fs/cgroup/cgroup.controllers")],
         # Without root a steward could not look at it either, see `DockerWall`.

@@ -116,6 +116,7 @@ def _config(spec: Spec) -> dict[str, Any]:
     return {
         "workdir": spec.workdir,
         "home": layout.HOME_INSIDE,
+        "image": True,
         "python": roottree.PYTHON,
         "python_path": [*library, f"{layout.HOME_INSIDE}/.local/lib/{version}/site-packages", site],
         "cloudpickle": roottree.CLOUDPICKLE if cloudpickle_directory() else "",

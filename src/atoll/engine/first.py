@@ -129,6 +129,7 @@ def config(settings: Settings, job: dict[str, Any]) -> Config:
         env=environment(settings, job),
         root="/",
         home=layout.HOME_INSIDE,
+        image=bool(job["image"]),
         python="" if job["image"] else _python(settings, job),
         python_path=in_image if job["image"] else python_path(settings, packages=bool(job["environment"])),
     )

@@ -24,6 +24,7 @@ class Config(NamedTuple):
         memory: bytes that the guest itself keeps the sandbox below; 0 where the kernel kills who takes too much.
         kernel: the Jupyter kernel that runs Python, in the place of the guest's own contexts.
         language: of a context that is made without one.
+        image: whether its programs are those of an image, and not the host's.
         closed: whether a guest that is started by exec lets nobody of its user look into it, nor change it.
     """
 
@@ -42,6 +43,7 @@ class Config(NamedTuple):
     language: str = "python"
     kills: str = ""
     closed: bool = False
+    image: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Config:

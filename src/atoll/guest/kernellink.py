@@ -33,6 +33,7 @@ _RUN = "import sys; sys.path.pop(0); exec(compile(open(4, encoding='utf-8', clos
 _GIVEN = (
     *("wire." + name for name in ("plain", "hollow", "streams", "dtypes", "tables", "values")),
     *("guest." + name for name in ("complaints", "refusal", "arguments", "brief", "hosttools", "variables")),
+    *("guest." + name for name in ("mime", "chartaxes", "chartboxes", "charts")),
 )
 _HERE = os.path.dirname(os.path.abspath(__file__))
 

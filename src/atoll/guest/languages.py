@@ -54,11 +54,10 @@ def _made(entry: Language, machine: Machine, listener: Listener, settings: Conte
     env = {**machine.config.environment(), **settings.env}
     missing = [tool for tool in entry.tools if not _on_path(tool, env)]
     if missing:
-        raise Refused(
-            UNSUPPORTED,
-            "%s needs %s, and this sandbox does not have it. Install it on the host (`%s`), or use an image that "
-            "has it." % (entry.name, " and ".join(missing), entry.get),
-        )
+        sentence = "%s needs %s, and this sandbox does not have it. " % (entry.name, " and ".join(missing))
+        if machine.config.image:
+            raise Refused(UNSUPPORTED, sentence + "It sees the programs of its image only: give an image= that has it.")
+        raise Refused(UNSUPPORTED, sentence + "Install it on the host (`%s`), or use an image that has it." % entry.get)
     if entry.kind == SHELL:
         return ShellLink(machine, listener, settings, entry.name)
     if entry.kind == DRIVER:

@@ -20,7 +20,7 @@ import time
 from typing import Any, Dict, List, NoReturn, Tuple
 
 from .programears import Ears, Story, described, error_of
-from .programkernels import STREAMS, Kernel
+from .programkernels import CHARTS, STREAMS, Kernel
 from .programwire import ANSWERS, BULK, END, EVENT, REQUESTS, TEXT, Answers, KernelDied, Requests, Unsupported
 
 LAST_LINE = b"\n#given "
@@ -82,6 +82,8 @@ class Bridge:
         self._ears = Ears(self._answers, self._requests, self._kernel)
         if self._kernel.has_streams:
             self._evaluate("exec(%r, {})" % STREAMS)
+        if self._kernel.is_python:
+            self._evaluate("exec(%r, {'TEXT': %s})" % (CHARTS, _decoded(_given())))
 
     def _serve_one(self) -> bool:
         request = self._ears.next_request()

@@ -26,6 +26,25 @@ for name, fd in (("stdout", 1), ("stderr", 2)):
     stream = io.TextIOWrapper(open(fd, "wb", closefd=False), "utf-8", "backslashreplace", line_buffering=True)
     setattr(sys, name, stream)
 """
+# Figures come with the numbers in them. What tells these is loaded for the first: it is TEXT, as the bridge has it.
+CHARTS = """
+import sys
+def chart(figure, *_arguments, **_options):
+    try:
+        getattr(figure, "draw_without_rendering", figure.canvas.draw)()
+        if "_atoll" not in sys.modules:
+            exec(TEXT, {"__name__": "_atoll"})
+        data = sys.modules["_atoll"].guest.charts.chart_of(figure)
+    except Exception as error:
+        sys.stderr.write("a chart's data cannot be told: %s\\n" % error)
+        return None
+    return None if data is None else {"application/vnd.atoll.chart+json": data}
+try:
+    from IPython import get_ipython
+    get_ipython().display_formatter.mimebundle_formatter.for_type_by_name("matplotlib.figure", "Figure", chart)
+except (ImportError, AttributeError):
+    pass  # a kernel for Python that is not made of IPython
+"""
 LAUNCHER = ["-m", "ipykernel_launcher", "-f", "{connection_file}"]
 
 

@@ -9,6 +9,7 @@ the exit code on a pipe of ours.
 from __future__ import annotations
 
 import os
+import re
 import signal
 from typing import Any, Dict, List, Optional
 
@@ -37,6 +38,20 @@ _ROUNDS = 10
 _PAUSE = 0.05
 _INSISTING = (0.01, 0.05, 0.2)
 _STATUS_LIMIT = 1 << 12
+_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _quoted(text: str) -> str:
+    return "'%s'" % text.replace("'", "'\\''")
+
+
+def _assignments(env: Dict[str, str]) -> str:
+    """Raises Refused for a name that no shell has variables of."""
+    for name, value in env.items():
+        if not _NAME.fullmatch(name):
+            raise Refused(UNSUPPORTED, "A shell has no variables with names such as %.100r." % name)
+        encoded(value, "A variable")
+    return "".join("%s=%s " % (name, _quoted(value)) for name, value in env.items())
 
 
 class ShellLink(ProgramLink):
@@ -77,30 +92,31 @@ class ShellLink(ProgramLink):
             source.close()
 
     def _run(self, request: Dict[str, Any]) -> None:
-        if request.get("env") or request.get("cwd") is not None:
+        if request.get("cwd") is not None:
             raise Refused(
-                UNSUPPORTED,
-                "A cell of a shell has no env or workdir of its own: use `export` and `cd`, in ( ) for this cell only.",
+                UNSUPPORTED, "A cell of a shell has no workdir of its own: use `cd`, in ( ) for this cell only."
             )
         code = request["code"]
         encoded(code, "The command")
+        env = request.get("env") or {}
+        given = _assignments(env)
+        if env and self._shell == "zsh":
+            # It gives them to no program otherwise.
+            code = "\\builtin typeset -gx %s; %s%s" % (" ".join(env), _restored(self._code), code)
         self._pressed = False
         self._number += 1
-        self._write(self._invocation(code) + self._question())
+        self._write(self._invocation(code, given) + self._question())
 
-    def _invocation(self, code: str) -> str:
+    def _invocation(self, code: str, given: str) -> str:
+        """`given` are variables for this alone: a shell takes back what stands before a builtin that is called so."""
         without = "2>&%d %d>&- %d>&-" % (self._error_fd, self._status_fd, self._error_fd)
         if self._shell == "bash":
             # What is sourced is no conversation, so bash does not tell of jobs and terminals, and `return` ends it.
             end = "end-%s" % os.urandom(8).hex()
-            source = "\\command . /proc/self/fd/%d %d<<'%s' </dev/null %s" % (_TEXT_FD, _TEXT_FD, end, without)
+            source = "%s\\command . /proc/self/fd/%d %d<<'%s' </dev/null %s" % (given, _TEXT_FD, _TEXT_FD, end, without)
             return "%s\nexec %d<&-;%s%s\n%s\n" % (source, _TEXT_FD, _restored(self._code), code, end)
         builtin = "builtin" if self._shell == "zsh" else "command"  # where the other one means something else
-        return _restored(self._code) + "\\%s eval '%s' </dev/null %s\n" % (
-            builtin,
-            code.replace("'", "'\\''"),
-            without,
-        )
+        return _restored(self._code) + "%s\\%s eval %s </dev/null %s\n" % (given, builtin, _quoted(code), without)
 
     def _question(self) -> str:
         return "\\printf '%%s\\n' \"$? %d\" >&%d\n" % (self._number, self._status_fd)
