@@ -6,11 +6,11 @@ import os
 import tempfile
 
 from .. import registry
-from ..client import trial
 from ..driver import Driver
 from ..errors import AtollError
 from ..io import BlockingIO, drive
 from ..types import Layer
+from . import trial
 from .options import add_driver_option
 from .output import colourful, paint, say, say_json
 from .parsing import Parser

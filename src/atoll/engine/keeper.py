@@ -16,14 +16,13 @@ import signal
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import cgroups, disk, errands, inspection, layers, messages, midwife, nursed, parting, sweep, usage, viewpost
 from .birthorders import Order
 from .claim import claim
 from .headroom import Headroom
-from .layers import Layers
 from .places import Rules
 from .recording import Recorder
 from .restack import Sandbox
@@ -66,7 +65,7 @@ class Keeper:
         self._done = False
         self._recorder = Recorder(settings.layout.box(sandbox), self._source)
         self._watchdog = Watchdog.needed(born, settings.layout.box(sandbox))
-        self._headroom = self._own_headroom()
+        self._headroom = Headroom.needed(born, settings.layout, sandbox)
         self._denials: Listener | None = None
         self._poll = select.poll()
         self._poll.register(self._control.fileno(), _ENDED_ONLY)
@@ -82,14 +81,6 @@ class Keeper:
     @property
     def expires(self) -> float:
         return float(self._expires)
-
-    def _own_headroom(self) -> Headroom | None:
-        """Nothing where the sandbox writes on the host's disk itself."""
-        if self._facts["limits"]["disk"] != "kernel":
-            return None
-        box = self._settings.layout.box(self._id)
-        known = Layers(self._settings.layout)
-        return Headroom(box, lambda: f"{box}/{known.stack(self._id).top}", f"/proc/{self._first}/root/tmp", self._quota)
 
     def record_source(self, since: float) -> None:
         """So that a review can tell what the source has changed meanwhile."""
@@ -118,11 +109,8 @@ class Keeper:
         elif self._paused:
             self._freeze(frozen=False)
 
-    def _watching(self) -> Iterator[Watchdog | Headroom]:
-        if self._watchdog and not self._paused and not self._done:
-            yield self._watchdog
-        if self._headroom:
-            yield self._headroom
+    def _watching(self) -> list[Watchdog | Headroom]:
+        return [each for each in (None if self._paused or self._done else self._watchdog, self._headroom) if each]
 
     def _attend(self, fd: int) -> None:
         if fd == self._listener.fileno():
@@ -475,7 +463,7 @@ def _keep(settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int]
         with contextlib.suppress(OSError):
             messages.send(keeper.ending, {"ok": {}})
     if stacked and not keeper.keep_files:
-        Layers(settings.layout).collect()
+        layers.Layers(settings.layout).collect()
 
 
 def _end_children() -> None:
