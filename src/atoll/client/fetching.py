@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -16,6 +17,7 @@ from .progress import Lines
 
 # All that pip says is kept for its reason, but no more than this; in characters.
 _MOST_SAID = 1 << 20
+_ENDING = 10.0
 # What of the caller's environment pip reads: where passwords of indexes are, and whom it trusts.
 _PASSED = ("HOME", "NETRC", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR")
 
@@ -55,10 +57,11 @@ async def fetch(io: IO, wanted: Wanted, lines: Lines) -> Completed:
             process.kill()
             raise
         finally:
-            if process.stdin:
-                process.stdin.close()
             # It has closed what it says it by, or was killed: it ends.
-            code = await io.in_thread(process.wait) if process.poll() is None else process.returncode
+            with io.shield(_ENDING), contextlib.suppress(BrokenPipeError):
+                code = await io.in_thread(process.wait)
+                if process.stdin:
+                    process.stdin.close()
     finally:
         stream.close()
     return Completed(code if code >= 0 else 128 - code, said, "", time.time() - began)

@@ -94,11 +94,7 @@ class BwrapWall(Wall):
         self._quota = told["quota"]
         born = {"facts": told, "memory": order["memory"], "quota": told["quota"], "first": self.guest}
         self._dog = Watchdog.needed(born, self.box)
-        if told["limits"]["disk"] == "kernel":
-            known = Layers(self._places)
-            self._headroom = Headroom(
-                self.box, lambda: f"{self.box}/{known.stack(self._id).top}", f"/proc/{self.guest}/root/tmp", self._quota
-            )
+        self._headroom = Headroom.needed(born, self._places, self._id)
 
     def _cross(self) -> None:
         """An ordinary user keeps its sandboxes from a user namespace in which it may mount."""

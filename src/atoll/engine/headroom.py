@@ -11,8 +11,11 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
+from typing import Any
 
 from . import disk
+from .layers import Layers
+from .layout import Layout
 from .settings import BirthFailed
 
 # What is left to the host: a share of its disk, but no more than this many bytes.
@@ -61,6 +64,14 @@ class Headroom:
         place: a path on the sandbox's disk, or on what lies over it.
         quota: how much it may hold, in bytes.
     """
+
+    @classmethod
+    def needed(cls, born: dict[str, Any], places: Layout, sandbox: str) -> Headroom | None:
+        """One for a sandbox with layers; None where it writes on the host's disk itself."""
+        if born["facts"]["limits"]["disk"] != "kernel":
+            return None
+        box, layers = places.box(sandbox), Layers(places)
+        return cls(box, lambda: f"{box}/{layers.stack(sandbox).top}", f"/proc/{born['first']}/root/tmp", born["quota"])
 
     def __init__(self, directory: str, image: Callable[[], str], place: str, quota: int) -> None:
         self._directory = directory

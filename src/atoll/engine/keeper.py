@@ -23,7 +23,6 @@ from . import cgroups, disk, ending, errands, layers, messages, midwife, nursed,
 from .birthorders import Order
 from .claim import claim
 from .headroom import Headroom
-from .layers import Layers
 from .places import Rules
 from .recording import Recorder
 from .restack import Sandbox
@@ -66,7 +65,7 @@ class Keeper:
         self._done = False
         self._recorder = Recorder(settings.layout.box(sandbox), self._source)
         self._watches = watches(born, settings.layout.box(sandbox), lambda: self._sandbox().processes())
-        self._headroom = self._own_headroom()
+        self._headroom = Headroom.needed(born, settings.layout, sandbox)
         self._denials: Listener | None = None
         self._poll = select.poll()
         self._poll.register(self._control.fileno(), _ENDED_ONLY)
@@ -82,14 +81,6 @@ class Keeper:
     @property
     def expires(self) -> float:
         return float(self._expires)
-
-    def _own_headroom(self) -> Headroom | None:
-        """Nothing where the sandbox writes on the host's disk itself."""
-        if self._facts["limits"]["disk"] != "kernel":
-            return None
-        box = self._settings.layout.box(self._id)
-        known = Layers(self._settings.layout)
-        return Headroom(box, lambda: f"{box}/{known.stack(self._id).top}", f"/proc/{self._first}/root/tmp", self._quota)
 
     def record_source(self, since: float) -> None:
         """So that a review can tell what the source has changed meanwhile."""
@@ -473,4 +464,4 @@ def _keep(settings: Settings, sandbox: str, born: dict[str, Any], fds: list[int]
         with contextlib.suppress(OSError):
             messages.send(keeper.ending, {"ok": {}})
     if stacked and not keeper.keep_files:
-        Layers(settings.layout).collect()
+        layers.Layers(settings.layout).collect()

@@ -76,6 +76,8 @@ def _watch(directory: str, until: float) -> None:
     """End this process when its limits are reached, or nobody wants it any more."""
     import select
 
+    from ..engine import headroom
+
     while True:
         if select.select([0], [], [], _TURN)[0]:
             os._exit(1)
@@ -83,6 +85,8 @@ def _watch(directory: str, until: float) -> None:
             _give_up("the installer ran out of time")
         if _size(directory) > MOST:
             _give_up(f"the wheels have more than {MOST >> 30} GB")
+        if headroom.spare(directory) < 0:
+            _give_up("the disk of atoll's state directory is almost full")
 
 
 def _give_up(why: str) -> None:
