@@ -51,11 +51,9 @@ class ErrorChecks(Checks):
         assert self.driver_class.name in str(caught.value)
 
     def test_an_unknown_id_is_not_found(self) -> None:
-        for id in ("no-such-sandbox", "../../etc/passwd", "x" * 10_000):
+        for id in ("no-such-sandbox", "", "../../etc/passwd", "x" * 10_000):
             with pytest.raises(SandboxNotFound):
                 Sandbox.connect(id)
-        with pytest.raises(InvalidInput, match="The id is empty"):
-            Sandbox.connect("")
 
     def test_labels_that_cannot_be_are_refused(self) -> None:
         bad: list[Any] = [{"": "x"}, {"a b": "x"}, {"a": "x\n"}, {"a": 5}, {"k" * 64: "x"}, {"a": "x" * 257}, ["a"]]
