@@ -13,6 +13,9 @@ SANDBOX_IDS = range(1_900_000_000, 1_900_000_000 + (1 << 22))
 BIRTH = 8.0
 
 
+_EXITING = 0x4
+
+
 class Task(NamedTuple):
     """A thread of the machine, as the kernel tells of it."""
 
@@ -67,7 +70,8 @@ def _task(pid, tid, groups):
         fields = _read(f"{top}/stat").rpartition(")")[2].split()
         started, parent = int(fields[19]), int(fields[1])
         state = lines["State"].split()[0]
-        if state in "ZX":
+        # Who is ending runs no code any more, and the kernel shows it in no control group of version 1.
+        if state in "ZX" or int(fields[6]) & _EXITING:
             return None
         return Task(
             pid, tid, started, lines["Name"].strip(), state,
