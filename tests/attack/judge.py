@@ -56,16 +56,17 @@ def tasks():
         if name.isdigit():
             try:
                 threads = os.listdir(f"/proc/{name}/task")
-                groups = _read(f"/proc/{name}/cgroup")
             except OSError:
                 continue
-            found += [task for tid in threads if (task := _task(int(name), int(tid), groups)) is not None]
+            found += [task for tid in threads if (task := _task(int(name), int(tid))) is not None]
     return found
 
 
-def _task(pid, tid, groups):
+def _task(pid, tid):
     top = f"/proc/{pid}/task/{tid}"
     try:
+        # Of the thread itself: of a process whose first thread has ended the kernel tells no groups.
+        groups = _read(f"{top}/cgroup")
         lines = dict(line.split(":", 1) for line in _read(f"{top}/status").splitlines() if ":" in line)
         fields = _read(f"{top}/stat").rpartition(")")[2].split()
         started, parent = int(fields[19]), int(fields[1])
