@@ -64,7 +64,7 @@ def test_helpers_end_when_asked_and_sandboxes_live_on(home):
     with Sandbox.create("jail") as sandbox:
         keeper = next(pid for pid in all_pids() if title(pid) == f"atoll: keeper {sandbox.id}")
         helpers = [pid for pid in family(keeper) if title(pid) in ("atoll: zygote", "atoll: stem")]
-        assert len(helpers) == 2
+        assert len(helpers) >= 2, "and what the stem has just forked, and is about to say what it is"
         words = [sys.executable, "-m", "atoll", "doctor", "--stop-helpers"]
         done = subprocess.run(words, capture_output=True, text=True, check=True)
         assert done.stdout == "Helpers that were asked to end: 1.\n"

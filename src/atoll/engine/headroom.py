@@ -98,7 +98,7 @@ class Headroom:
         if is_short or self._usual:
             # A sandbox may be ending, or stand on another disk by now.
             with contextlib.suppress(OSError, ValueError):
-                unwritten, disks = _unwritten()
+                unwritten, disks = _unwritten(self._directory)
                 # All of them ask for all: together they must not be busy with it.
                 wait = max(wait, disks * _EACH)
                 self._hold_back(max(0, allowed - unwritten // 2))
@@ -118,12 +118,13 @@ class Headroom:
                 self._usual.clear()
 
 
-def _unwritten() -> tuple[int, int]:
-    """Bytes that sandboxes have written and the host was not asked for yet, and how many disks they have."""
+def _unwritten(directory: str) -> tuple[int, int]:
+    """Bytes that sandboxes have written and this file system was not asked for yet, and how many disks are on it."""
     found = disks = 0
-    for name in os.listdir(_TABLE):
-        if name.startswith("loop"):
-            with contextlib.suppress(OSError, ValueError), open(f"{_TABLE}/{name}/delayed_allocation_blocks") as file:
-                found += int(file.read()) * _BLOCK
+    for image, device in disk.devices().items():
+        with contextlib.suppress(OSError, ValueError):
+            if os.stat(image).st_dev == os.stat(directory).st_dev:
                 disks += 1
+                with open(f"{_TABLE}/{os.path.basename(device)}/delayed_allocation_blocks", encoding="ascii") as file:
+                    found += int(file.read()) * _BLOCK
     return found, disks
