@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import http.server
 import io
@@ -18,6 +19,7 @@ from tests.conformance.as_user import OtherUser
 
 from atoll import PackagesFailed, Sandbox
 from atoll.engine import landlock
+from atoll.packages import reach
 from atoll.testing import wheels
 
 
@@ -170,11 +172,98 @@ def test_the_control_is_that_pip_would_run_it(index, tmp_path_factory):
     assert mark.exists()
 
 
+class _Redirecting(http.server.BaseHTTPRequestHandler):
+    """Sends whoever comes somewhere else, and remembers the paths."""
+
+    def __init__(self, *words, to, asked):
+        self.to, self.asked = to, asked
+        super().__init__(*words)
+
+    def do_GET(self):
+        self.asked.append(self.path)
+        # A list of links, too, which has none.
+        self.send_response(200 if self.path == "/" else 302)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Location", self.to)
+        self.end_headers()
+
+    def log_message(self, *words):
+        pass
+
+
+@contextlib.contextmanager
+def redirecting(to):
+    """The address of a server, and what it was asked for."""
+    asked = []
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Redirecting, to=to, asked=asked))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}", asked
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("way", ["named", "needed", "redirected"])
+@pytest.mark.parametrize("closed", [True, False], ids=["attempt", "control"])
+def test_no_file_of_the_host_gets_among_the_wheels(index, tmp_path_factory, way, closed):
+    """Neither because a package needs it by its address, nor because an index sends pip to it."""
+    if closed and not landlock.version():
+        pytest.skip("this kernel has no Landlock")
+    secret = tmp_path_factory.mktemp("secret")
+    wheels.make(secret, "of-the-host", {"of_the_host.py": "KEY = 1\n"})
+    wheel = f"file://{secret}/of_the_host-1.0-py3-none-any.whl"
+    with redirecting(wheel) as (elsewhere, asked):
+        target = f"{elsewhere}/of_the_host-1.0-py3-none-any.whl" if way == "redirected" else wheel
+        wheels.make(index, "leads-there", {"leads.py": ""}, needs=f"of-the-host @ {target}")
+        # The server of the redirect is one that a setting names; the control's settings name the directory, too.
+        links = [address(index), elsewhere, *([] if closed else [str(secret)])]
+        order = {
+            "packages": [f"of-the-host @ {target}" if way == "named" else "leads-there"],
+            "options": [["no-index", "1"], ["find-links", *links]],
+        }
+        place = tmp_path_factory.mktemp("fetched")
+        done, said = fetch(order, place)
+    assert any("of_the_host" in path for path in asked) == (way == "redirected"), said
+    assert ("of_the_host-1.0-py3-none-any.whl" in os.listdir(place / "wheels")) == (not closed), said
+    assert (done.returncode != 0) == closed
+
+
+@pytest.mark.parametrize("way", ["needed", "redirected"])
+@pytest.mark.parametrize("named", [False, True], ids=["attempt", "control"])
+def test_nobody_is_asked_whom_a_sandbox_would_not_reach(index, tmp_path_factory, way, named):
+    with redirecting("http://127.0.0.1:9/") as (inner, asked), redirecting(f"{inner}/told") as (outer, _):
+        target = f"{inner if way == 'needed' else outer}/needed-1.0-py3-none-any.whl"
+        wheels.make(index, "asks-there", {"asks.py": ""}, needs=f"needed @ {target}")
+        links = [address(index), outer, *([inner] if named else [])]
+        order = {"packages": ["asks-there"], "options": [["no-index", "1"], ["find-links", *links]]}
+        done, _ = fetch(order, tmp_path_factory.mktemp("fetched"))
+    assert done.returncode != 0
+    assert bool({"/told", "/needed-1.0-py3-none-any.whl"}.intersection(asked)) == named
+
+
+@pytest.mark.parametrize(
+    ("host", "is_closed"),
+    [
+        ("127.0.0.1", True), ("127.1.2.3", True), ("0.0.0.0", True), ("169.254.169.254", True), ("::1", True),
+        ("::", True), ("100.100.100.200", True), ("fe80::1%eth0", True), ("::ffff:127.0.0.1", True),
+        ("fd00:ec2::254", True),
+        ("1.1.1.1", False), ("10.0.0.1", False), ("2606:4700::1111", False), ("::ffff:1.1.1.1", False),
+    ],
+)  # fmt: skip
+def test_closed_addresses_are_those_of_the_network_all(host, is_closed):
+    assert reach.is_closed(host) == is_closed
+
+
+def test_no_more_is_fetched_than_the_sandbox_could_hold(index):
+    wheels.make(index, "large-one", {"large.py": f"A = {'1' * 20_000_000!r}\n"})
+    with Sandbox.create("jail", resources={"disk": "8M"}) as sandbox, pytest.raises(PackagesFailed, match="8 MB"):
+        sandbox.install("large-one")
+
+
 def fetch(order, directory):
     """The process itself, without a sandbox."""
     (directory / "wheels").mkdir()
     (directory / "tmp").mkdir()
-    order = {"directory": str(directory), "seconds": 60, **order}
+    order = {"directory": str(directory), "seconds": 60, "most": None, **order}
     process = subprocess.Popen(
         [sys.executable, "-c", "from atoll.packages.fetch import main; main()"],
         stdin=subprocess.PIPE,
@@ -194,7 +283,7 @@ def fetch(order, directory):
 def test_it_writes_in_its_own_directory_only(tmp_path):
     outside = tmp_path / "outside"
     code = (
-        "import os, sys\nfrom atoll.packages import fetch\nfetch.close(sys.argv[1])\n"
+        "import os, sys\nfrom atoll.packages import fetch\nfetch.close(sys.argv[1], ('/',))\n"
         "open(sys.argv[1] + '/in', 'w').close()\n"
         "for act in (lambda: os.execv('/bin/true', ['true']), lambda: os.posix_spawn('/bin/true', ['true'], {}),\n"
         "            lambda: open(sys.argv[2], 'w')):\n"

@@ -30,6 +30,8 @@ class Wanted(NamedTuple):
     sources: settings.Sources
     directory: str
     seconds: float
+    # How much of it there may be, in bytes, where that is less than usual.
+    most: int | None = None
 
     @property
     def wheels(self) -> str:
@@ -94,6 +96,7 @@ def _start(wanted: Wanted, output: socket.socket) -> subprocess.Popen[bytes]:
         "options": [[name, *values] for name, values in wanted.sources.options],
         "directory": wanted.directory,
         "seconds": wanted.seconds,
+        "most": wanted.most,
     }
     process = subprocess.Popen(
         [wanted.python, "-I", "-c", code],

@@ -44,7 +44,7 @@ async def install(
     visible = [workshop.user_site(), *([workshop.environment_site()] if spec.packages else [])]
     order = {"user": True, "packages": wanted, "visible": visible}
     if spec.network == "none":
-        completed = await _install_fetched(links, known, order, seconds, lines)
+        completed = await _install_fetched(links, known, order, seconds, lines, most=spec.resources.disk)
     else:
         sources = known.remote()
         for path in known.shown():
@@ -55,10 +55,16 @@ async def install(
 
 
 async def _install_fetched(
-    links: Links, known: settings.Sources, order: dict[str, Any], seconds: float | None, lines: Lines
+    links: Links,
+    known: settings.Sources,
+    order: dict[str, Any],
+    seconds: float | None,
+    lines: Lines,
+    *,
+    most: int | None,
 ) -> Completed:
     """For a sandbox without a network: pip fetches wheels on the host, where it can start no program, and installs
-    them inside."""
+    them inside. No more is fetched than its disk could hold."""
     if known.wants_source:
         raise Unsupported(
             "Your settings of pip want packages to be built from source, which takes a network.",
@@ -68,7 +74,7 @@ async def _install_fetched(
     place = await io.in_thread(lambda: cache.wheels_place(state_dir()))
     try:
         within = workshop.SECONDS if seconds is None else seconds
-        wanted = Wanted(workshop.python(), order["packages"], known, f"{place}/fetched", within)
+        wanted = Wanted(workshop.python(), order["packages"], known, f"{place}/fetched", within, most)
         fetched = await fetch(io, wanted, lines)
         if not fetched.success:
             return fetched

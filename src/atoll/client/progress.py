@@ -63,6 +63,8 @@ def reason_of(packages: tuple[str, ...], completed: Completed) -> str:
     if completed.timed_out:
         return f"{what}: the installer ran out of time."
     said = [clean(line) for line in (completed.stderr + "\n" + completed.stdout).splitlines() if line.strip()]
+    # Of an exception its last line tells what was wrong.
+    said = [line for line in said if not line.endswith("ERROR: Exception:")]
     errors = [line.partition(":")[2].strip() for line in said if line.lower().lstrip().startswith(("error:", "cause:"))]
     # An older uv draws a little tree below its headline.
     errors = errors or [line.lstrip(" ×╰─▶├│") for line in said if line.lstrip().startswith(("×", "╰─▶"))]

@@ -18,7 +18,8 @@ METADATA4 = ("169.254.0.0/16", "100.100.100.200", "168.63.129.16", "192.0.0.192"
 METADATA6 = ("fe80::/10", "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254", "fd00:c1::a9fe:a9fe", "fd00:42::42")
 # These have no business on a wire, and whoever takes them from one may take them for its own.
 LOOPBACK4 = ("127.0.0.0/8", "0.0.0.0/8")
-LOOPBACK6 = ("::1", "::", "::ffff:0:0/96")
+MAPPED6 = "::ffff:0:0/96"
+LOOPBACK6 = ("::1", "::", MAPPED6)
 _RESOLVER = "/etc/resolv.conf"
 _DIRECTORIES = ("/usr/sbin", "/usr/bin", "/sbin", "/bin")
 

@@ -9,6 +9,7 @@ not, namespaces alone see to that.
 from __future__ import annotations
 
 import os
+import stat
 import struct
 
 from . import kernel
@@ -18,6 +19,8 @@ PATH_BENEATH = 1
 
 _EXECUTE, _READ_FILE, _READ_DIR = 1, 4, 8
 _READ_ONLY = _EXECUTE | _READ_FILE | _READ_DIR
+# Of a file the kernel takes these rights only: execute, write, read, truncate.
+_OF_A_FILE = _EXECUTE | 2 | _READ_FILE | (1 << 14)
 # Index is the ABI version: access rights that the kernel of that version knows.
 _RIGHTS = (0, (1 << 13) - 1, (1 << 14) - 1, (1 << 15) - 1, (1 << 15) - 1, (1 << 16) - 1)
 _SCOPE_ABSTRACT_SOCKET_AND_SIGNAL = 3
@@ -57,6 +60,7 @@ def rule(rights: int, fd: int) -> bytes:
 def _allow(made: int, path: str, rights: int) -> None:
     fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
+        rights &= -1 if stat.S_ISDIR(os.fstat(fd).st_mode) else _OF_A_FILE
         kernel.syscall("landlock_add_rule", made, PATH_BENEATH, rule(rights, fd), 0)
     finally:
         os.close(fd)

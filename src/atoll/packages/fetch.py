@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from . import recipe
+from . import recipe, settings
 
 # What may be fetched, and the memory that reading the answers of an index may take; in bytes.
 MOST = 16 << 30
@@ -42,20 +42,25 @@ def main() -> None:
     line = sys.stdin.buffer.readline()
     order = json.loads(line)
     from ..engine import kernel
+    from . import reach
 
     kernel.find_arguments()
     kernel.name_process("atoll-fetch")
-    close(order["directory"])
-    until = time.monotonic() + order["seconds"]
-    threading.Thread(target=_watch, args=(order["directory"], until), daemon=True).start()
-    if wheel := recipe.bundled_pip():
+    wheel = recipe.bundled_pip()
+    if wheel:
         sys.path.insert(0, wheel)
+    sources = settings.Sources(tuple((name, tuple(values)) for name, *values in order["options"]))
+    close(order["directory"], reach.readable(sources))
+    reach.guard(sources)
+    until = time.monotonic() + order["seconds"]
+    threading.Thread(target=_watch, args=(order["directory"], until, order["most"] or MOST), daemon=True).start()
     sys.argv = ["pip", *command(order)]
     runpy.run_module("pip", run_name="__main__", alter_sys=True)
 
 
-def close(directory: str) -> None:
-    """Let this process start no programs, for good, and write in `directory` only, where the kernel can hold that.
+def close(directory: str, readable: tuple[str, ...]) -> None:
+    """Let this process start no programs, for good; and where the kernel can hold that, write in `directory` only, and
+    read there and beneath `readable`.
 
     Raises:
         OSError: the kernel has no seccomp filters.
@@ -68,11 +73,11 @@ def close(directory: str) -> None:
         resource.setrlimit(kind, (least, least))
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     if abi := landlock.version():
-        landlock.restrict(abi, (directory,))
+        landlock.restrict(abi, (directory,), readable)
     seccomp.install(seccomp.no_programs(kernel.MACHINE))
 
 
-def _watch(directory: str, until: float) -> None:
+def _watch(directory: str, until: float, most: int = MOST) -> None:
     """End this process when its limits are reached, or nobody wants it any more."""
     import select
 
@@ -83,8 +88,8 @@ def _watch(directory: str, until: float) -> None:
             os._exit(1)
         if time.monotonic() > until:
             _give_up("the installer ran out of time")
-        if _size(directory) > MOST:
-            _give_up(f"the wheels have more than {MOST >> 30} GB")
+        if _size(directory) > most:
+            _give_up(f"the wheels have more than {most >> 20} MB")
         if headroom.spare(directory) < 0:
             _give_up("the disk of atoll's state directory is almost full")
 
