@@ -67,6 +67,8 @@ class Driver(ABC):
     capabilities: ClassVar[frozenset[Capability]]
     names_images: ClassVar[bool] = False
     """Whether `Spec.image` may be a name that the wall knows, and not only an absolute path."""
+    python: ClassVar[str | None] = None
+    """Where the Python that packages are for is in its sandboxes; None for the place of the one that runs this."""
 
     def __init__(self, io: IO) -> None:
         self.io = io

@@ -19,6 +19,7 @@ WHAT_DIFFERS = (
     "test_files_of_the_host_cannot_be_read",
     "test_memory_is_bounded",
     "test_metrics_tell_what_it_uses",
+    "test_packages_cannot_be_changed",
     "test_source_is_the_workspace_and_never_changes",
     "test_strict_is_enforced_by_the_kernel_or_refused",
     "test_the_number_of_processes_is_bounded",

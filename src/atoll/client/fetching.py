@@ -64,9 +64,19 @@ async def fetch(io: IO, wanted: Wanted, lines: Lines) -> Completed:
                 code = await io.in_thread(process.wait)
                 if process.stdin:
                     process.stdin.close()
+        await io.in_thread(lambda: _open_to_all(wanted.wheels))
     finally:
         stream.close()
     return Completed(code if code >= 0 else 128 - code, said, "", time.time() - began)
+
+
+def _open_to_all(wheels: str) -> None:
+    """Whoever installs them is another user; the directories above are closed."""
+    os.chmod(wheels, 0o755)  # noqa: S103 - see above
+    with os.scandir(wheels) as entries:
+        for entry in entries:
+            if entry.is_file(follow_symlinks=False):
+                os.chmod(entry.path, 0o644)
 
 
 async def _listen(stream: Stream, lines: Lines) -> str:

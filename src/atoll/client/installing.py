@@ -42,20 +42,23 @@ async def install(
     lines = Lines(on_progress)
     known = settings.read()
     visible = [workshop.user_site(), *([workshop.environment_site()] if spec.packages else [])]
+    python = record.driver.python or workshop.python()
     order = {"user": True, "packages": wanted, "visible": visible}
     if spec.network == "none":
-        completed = await _install_fetched(links, known, order, seconds, lines, most=spec.resources.disk)
+        most = spec.resources.disk
+        completed = await _install_fetched(links, python, known, order, seconds, lines, most=most)
     else:
         sources = known.remote()
         for path in known.shown():
             await lines.say_once(f"{path} is left out: a sandbox that runs already cannot be shown files of the host.")
-        completed = await workshop.perform(links, {**order, "options": sources.inside()}, seconds, lines)
+        completed = await workshop.perform(links, python, {**order, "options": sources.inside()}, seconds, lines)
     if not completed.success:
         raise PackagesFailed(reason_of(wanted, completed))
 
 
 async def _install_fetched(
     links: Links,
+    python: str,
     known: settings.Sources,
     order: dict[str, Any],
     seconds: float | None,
@@ -83,7 +86,7 @@ async def _install_fetched(
     finally:
         await io.in_thread(lambda: cache.discard(place))
     try:
-        return await workshop.perform(links, {**order, "options": [], "wheels": inside}, seconds, lines)
+        return await workshop.perform(links, python, {**order, "options": [], "wheels": inside}, seconds, lines)
     finally:
         with io.shield(_CLEAN_UP):
             await links.ask("remove", path=inside, recursive=True, missing_ok=True)

@@ -16,7 +16,7 @@ from ..driver import Driver
 from ..errors import AtollError, FileError, PackagesFailed, SandboxGone, StoreError, Unsupported
 from ..packages import cache, recipe, settings
 from ..policy.requirements import name_of
-from ..types import Completed, Handle, Resources, Spec, Status
+from ..types import Capability, Completed, Handle, Resources, Spec, Status
 from . import running
 from .command import exec_request
 from .fetching import Wanted, fetch
@@ -111,9 +111,10 @@ async def _fill(driver: Driver, environment: cache.Environment, draft: str, line
     """
     sources = settings.read()
     await lines.say_once(f"Installing {', '.join(environment.packages)}, once for this machine.")
-    if sources.is_local:
-        order = _Order(sources.inside(), "none", shown=sources.shown())
-        return await _install(driver, environment, order, f"{draft}/tree", lines)
+    local = _Order(sources.inside(), "none", shown=sources.shown()) if sources.is_local else None
+    # Where the host's Python is not shown, its directories are only as far as everybody may read them.
+    if local and (driver.python is None or sources.wants_source):
+        return await _install(driver, environment, local, f"{draft}/tree", lines)
     if sources.wants_source:
         return await _install(driver, environment, _networked(sources), f"{draft}/tree", lines)
     fetched = f"{draft}/fetched"
@@ -128,6 +129,14 @@ async def _fill(driver: Driver, environment: cache.Environment, draft: str, line
     why = reason_of(environment.packages, completed)
     if is_out_of_reach(completed) or completed.timed_out:
         raise PackagesFailed(why)
+    if local:
+        return await _install(driver, environment, local, f"{draft}/tree", lines)
+    if Capability.NETWORK_ALL not in driver.capabilities:
+        raise Unsupported(
+            f"{why.rstrip('.')}. That was as wheels; what has none is built in a sandbox with a network, and the "
+            f"{driver.name} driver has none.",
+            hint='Use driver="jail" for it.',
+        )
     await lines.say_once("There are no wheels of all of these; trying to build them from source.")
     try:
         return await _install(driver, environment, _networked(sources), f"{draft}/tree", lines)
@@ -180,7 +189,7 @@ async def _install(driver: Driver, environment: cache.Environment, order: _Order
                 "uv": order.uv,
                 "user_site": user_site(),
             }
-            completed = await perform(links, told, SECONDS, lines)
+            completed = await perform(links, driver.python or python(), told, SECONDS, lines)
             if not completed.success:
                 raise PackagesFailed(reason_of(environment.packages, completed))
             try:
@@ -197,9 +206,9 @@ async def _install(driver: Driver, environment: cache.Environment, order: _Order
             await driver.destroy(handle)
 
 
-async def perform(links: Links, order: dict[str, Any], seconds: float | None, lines: Lines) -> Completed:
-    """Run the recipe with the sandbox's own Python; what it says is told line by line."""
-    argv = [python(), "-I", "-c", _source(), json.dumps(order)]
+async def perform(links: Links, inside: str, order: dict[str, Any], seconds: float | None, lines: Lines) -> Completed:
+    """Run the recipe with the sandbox's own Python, `inside`; what it says is told line by line."""
+    argv = [inside, "-I", "-c", _source(), json.dumps(order)]
     request = exec_request(argv, stdin=False, env=None, workdir=None, timeout=seconds, limit=1 << 20)
     completed = await running.run(links, request, None, check=False, on_stdout=lines.hear, on_stderr=lines.hear)
     await lines.finish()
@@ -212,7 +221,7 @@ def _source() -> str:
 
 
 def python() -> str:
-    """The sandbox's Python: the one that runs this, at its own place (docs/decisions/0006)."""
+    """The Python that runs this, at its own place, where most walls show it (docs/decisions/0006)."""
     return f"{os.path.realpath(sys.base_prefix)}/bin/{_version()}"
 
 

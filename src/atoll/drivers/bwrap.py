@@ -83,7 +83,7 @@ class BwrapDriver(StewardDriver, LayeredHistory):
             if spec.packages:
                 from ..packages import cache, choosing
 
-                environment = choosing.environment(spec, packages, state_dir())
+                environment = choosing.environment(spec, packages and packages.data, state_dir())
                 stands["environment"] = kept.enter_context(cache.in_use(environment))
             more = {"stands": stands}
             return [await self._make(spec, _pinning(register), resume, more=more) for _ in range(count)]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
 from ..errors import AtollError
 from ..home import state_dir
+from ..packages.shown import Packaged
 from ..types import Capability, Handle, Layer, Spec
 from . import docker_jobs
 from .docker_container import name_of
@@ -20,7 +22,7 @@ if getattr(find_spec("docker"), "origin", None) is None:
     raise ModuleNotFoundError("No module named 'docker'", name="docker")
 
 
-class DockerDriver(CommittedHistory, Reviewed):
+class DockerDriver(CommittedHistory, Reviewed, Packaged):
     name = "docker"
     summary = "containers of Docker or Podman on this machine"
     isolation = "container"
@@ -40,6 +42,7 @@ class DockerDriver(CommittedHistory, Reviewed):
             Capability.LIFETIME,
             Capability.SOURCE,
             Capability.IMAGE,
+            Capability.PACKAGES,
             Capability.PAUSE,
             Capability.STOP,
             Capability.METRICS,
@@ -53,6 +56,11 @@ class DockerDriver(CommittedHistory, Reviewed):
 
     def prepare(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
         return docker_jobs.job_for(spec, box, resume, state_dir())
+
+    async def workshop(self, spec: Spec, shown: Sequence[str]) -> Handle:
+        if not docker_jobs.holds_disk():
+            spec = spec._replace(resources=spec.resources._replace(disk=None))
+        return await super().workshop(spec, shown)
 
     def sweep(self, handle: Handle, box: str) -> None:
         try:

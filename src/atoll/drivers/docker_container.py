@@ -135,11 +135,19 @@ def _volume(path: str) -> dict[str, Any]:
     return {"Type": "tmpfs", "Target": path, "TmpfsOptions": {"SizeBytes": _VOLUME_SIZE, "Mode": 0o755}}
 
 
-def environment(image_env: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
+def showing(body: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, Any]:
+    """A description with more of this machine in it, read-only, by where it is seen."""
+    host = body["HostConfig"]
+    mounts = [*host["Mounts"], *(_mount(Bind(source, inside)) for inside, source in places.items())]
+    return {**body, "HostConfig": {**host, "Mounts": mounts}}
+
+
+def environment(image_env: Sequence[str], env: Mapping[str, str], *, packages: bool = False) -> dict[str, str]:
     """The whole environment of a sandbox's commands: the image's, what every sandbox has, and the user's."""
     of_image = dict(entry.split("=", 1) for entry in image_env if "=" in entry)
+    made_with = f"{layout.PACKAGES}/bin:" if packages else ""
     return {
-        "PATH": f"{layout.HOME_INSIDE}/.local/bin:{of_image.pop('PATH', _PATH)}",
+        "PATH": f"{layout.HOME_INSIDE}/.local/bin:{made_with}{of_image.pop('PATH', _PATH)}",
         "LANG": "C.UTF-8",
         **of_image,
         "HOME": layout.HOME_INSIDE,

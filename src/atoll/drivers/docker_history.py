@@ -61,7 +61,7 @@ class CommittedHistory(CopiedHistory, Pooled):
     ) -> list[Handle]:
         twin = spec._replace(snapshot=f"fork-of-{handle.id}")
         async with self._copied(handle, force=force) as (draft, _):
-            begin = {"files": draft.files, "uid": handle.data.get("uid"), "codebase": handle.data.get("codebase")}
+            begin = {**handle.data, "files": draft.files}
             return [await self._make(twin, register, None, begin) for _ in range(count)]
 
     async def destroy(self, handle: Handle) -> None:

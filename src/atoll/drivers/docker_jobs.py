@@ -78,7 +78,7 @@ def job_for(spec: Spec, box: str, resume: Handle | None, home: str) -> dict[str,
         "engine": engine.path,
         "image": image.reference,
         "body": description(plan),
-        "env": environment(image.env, spec.env),
+        "env": environment(image.env, spec.env, packages=bool(spec.packages)),
         "home": home,
         "uid": uid,
         "workdir": spec.workdir,
@@ -97,13 +97,8 @@ def job_for(spec: Spec, box: str, resume: Handle | None, home: str) -> dict[str,
 
 def refuse(spec: Spec) -> None:
     """What is asked for by name and cannot be given."""
-    wishes = {
-        "audit": spec.audit,
-        "packages": bool(spec.packages),
-    }
-    for wish, asked in wishes.items():
-        if asked:
-            raise Unsupported(f"The docker driver cannot honour {wish}.", hint="Leave it out, or use another driver.")
+    if spec.audit:
+        raise Unsupported("The docker driver cannot honour audit.", hint="Leave it out, or use another driver.")
     if os.geteuid() != 0 and (spec.permissions is not None or spec.ignore or spec.codebase):
         raise Unsupported(
             "Path permissions and codebases in a container need root.",
@@ -122,13 +117,18 @@ def refuse(spec: Spec) -> None:
         raise InvalidInput(f"workdir={spec.workdir!r} is where the guest is; choose one like /workspace or /app.")
 
 
+def holds_disk() -> bool:
+    """Whether a container can have a disk of its own here."""
+    return os.geteuid() == 0 and disk.available()
+
+
 def _disk(spec: Spec) -> int | None:
     """How many bytes it may write; None where nothing can hold it to that.
 
     Raises:
         Unsupported: a limit was asked for that nothing can hold.
     """
-    if os.geteuid() == 0 and disk.available():
+    if holds_disk():
         return spec.resources.disk or DEFAULT_DISK
     if spec.resources.disk is not None or spec.strict:
         raise Unsupported(
@@ -230,7 +230,7 @@ def _command(spec: Spec, image: docker_images.Image, *, attached: bool) -> list[
         "workdir": spec.workdir,
         "home": layout.HOME_INSIDE,
         "image": True,
-        "python": roottree.PYTHON if image.own else "",
+        "python": roottree.python(packages=bool(spec.packages)) if image.own else "",
         "kills": _KILLS[os.path.exists("/sys/fs/cgroup/cgroup.controllers")],
         # Without root a steward could not look at it either, see `DockerWall`.
         "closed": os.geteuid() == 0,
@@ -238,9 +238,7 @@ def _command(spec: Spec, image: docker_images.Image, *, attached: bool) -> list[
     if cloudpickle_directory():
         config["cloudpickle"] = _LENT
     if image.own:
-        *library, site = roottree.PYTHON_PATH
-        own = f"{layout.HOME_INSIDE}/.local/lib/{os.path.basename(roottree.LIBRARY)}/site-packages"
-        config["python_path"] = [*library, own, site]
+        config["python_path"] = roottree.python_path(packages=bool(spec.packages))
     line = ("--stream-fds", "0,1") if attached else ("--control-path", f"{LINE_INSIDE}/{LINE}")
     python, *command = guest_command(roottree.PYTHON, roottree.GUEST, line, config)
     if not attached:

@@ -17,7 +17,7 @@ from ..engine import messages, roottree
 from ..engine.steward.client import StewardDriver
 from ..engine.steward.lot import Lot, leave
 from ..engine.steward.steward import SOCKET
-from ..errors import AtollError, InvalidInput
+from ..errors import AtollError, InvalidInput, Unsupported
 from ..home import state_dir
 from ..policy.spec import spec_to_json
 from ..types import Handle, Spec
@@ -39,6 +39,8 @@ class Pooled(StewardDriver):
 
         Raises as `create` does.
         """
+        if spec.packages:
+            raise Unsupported("Sandboxes with packages= are not started ahead.", hint="Make them when they are wanted.")
         lot = _lot(spec)
         lines = await self.io.in_thread(lambda: self._fill(lot, spec, count, seconds))
         try:

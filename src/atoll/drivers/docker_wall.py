@@ -14,9 +14,10 @@ from typing import Any
 
 from ..engine import holders, inspection, kernel, layout, messages, usage
 from ..engine.settings import BirthFailed, started_at
+from ..engine.steward.lent import Lent
 from ..engine.steward.wall import FILES, StartFailed, Wall
 from . import docker_attach
-from .docker_container import LINE, name_of
+from .docker_container import LINE, name_of, showing
 from .docker_engine import Engine, Refused, Unreachable
 from .docker_entry import GATE
 from .docker_ground import Ground
@@ -44,6 +45,7 @@ class DockerWall(Wall):
         self._engine = Engine(job["engine"])
         self._name = name_of(box)
         self._first: tuple[int, int] | None = None
+        self._lent = Lent(job)
         self._ground = Ground(box, job) if job["grounded"] else None
         self._sourced = Sourced(box, job, self._ground)
 
@@ -70,7 +72,7 @@ class DockerWall(Wall):
             walls.insert(0, f"the runtime {self.job['runtime']}")
         self.facts = {"engine": self._engine.path, "container": self._name, "uid": self.job["uid"]}
         self.facts |= {"image": self.job["body"]["Image"], "disk": self.job["disk"], "source": self.job["source"]}
-        self.facts["codebase"] = self.job.get("codebase")
+        self.facts |= {"codebase": self.job.get("codebase"), "environment": self._lent.key}
         self.facts |= {
             "limits": self.job["limits"],
             "walls": walls,
@@ -167,14 +169,15 @@ class DockerWall(Wall):
             raise StartFailed(f"The engine cannot hold a limit: {lost[0]}", "unsupported")
 
     def _created(self) -> dict[str, Any]:
+        body = showing(self.job["body"], self._lent.places)
         try:
-            answer: dict[str, Any] = self._engine.post("/containers/create", self.job["body"], name=self._name)
+            answer: dict[str, Any] = self._engine.post("/containers/create", body, name=self._name)
         except Refused as error:
             if error.status != 409:
                 raise
             # Of a steward of this box that was killed; only one can have claimed the box.
             self.end()
-            answer = self._engine.post("/containers/create", self.job["body"], name=self._name)
+            answer = self._engine.post("/containers/create", body, name=self._name)
         return answer
 
     def _not_created(self, error: Refused) -> StartFailed:

@@ -13,13 +13,14 @@ from ..engine.steward.lines import guest_command
 from ..engine.steward.wall import FILES
 from ..errors import Unsupported
 from ..home import state_dir
+from ..packages.shown import Packaged
 from ..types import Capability, Handle, Layer, Spec
 from . import gvisor_runtime
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-class GVisorDriver(CopiedHistory):
+class GVisorDriver(CopiedHistory, Packaged):
     name = "gvisor"
     summary = "a kernel of its own for each sandbox: gVisor's runsc on this machine"
     isolation = "kernel"
@@ -34,6 +35,7 @@ class GVisorDriver(CopiedHistory):
             Capability.LIMITS,
             Capability.LIFETIME,
             Capability.SOURCE,
+            Capability.PACKAGES,
             Capability.PAUSE,
             Capability.STOP,
             Capability.METRICS,
@@ -97,8 +99,9 @@ class GVisorDriver(CopiedHistory):
 
 def _environment(spec: Spec) -> dict[str, str]:
     """Of everything in the sandbox. It is not told on a command line, where all could read it."""
+    made_with = f"{layout.PACKAGES}/bin:" if spec.packages else ""
     return {
-        "PATH": f"{layout.HOME_INSIDE}/.local/bin:{_PATH}",
+        "PATH": f"{layout.HOME_INSIDE}/.local/bin:{made_with}{_PATH}",
         "HOME": layout.HOME_INSIDE,
         "USER": layout.USER_NAME,
         "LOGNAME": layout.USER_NAME,
@@ -111,14 +114,13 @@ def _environment(spec: Spec) -> dict[str, str]:
 
 def _config(spec: Spec) -> dict[str, Any]:
     """Of the guest."""
-    version = os.path.basename(roottree.LIBRARY)
-    *library, site = roottree.PYTHON_PATH
+    packages = bool(spec.packages)
     return {
         "workdir": spec.workdir,
         "home": layout.HOME_INSIDE,
         "image": True,
-        "python": roottree.PYTHON,
-        "python_path": [*library, f"{layout.HOME_INSIDE}/.local/lib/{version}/site-packages", site],
+        "python": roottree.python(packages=packages),
+        "python_path": roottree.python_path(packages=packages),
         "cloudpickle": roottree.CLOUDPICKLE if cloudpickle_directory() else "",
         "memory": spec.resources.memory,
     }
@@ -138,7 +140,6 @@ def _refuse(spec: Spec) -> None:
         "image": spec.image is not None,
         "audit": spec.audit,
         f"network={spec.network!r}": spec.network != "none",
-        "packages": bool(spec.packages),
     }
     for wish, asked in wishes.items():
         if asked:

@@ -17,6 +17,7 @@ from ..engine.copying import copy_tree
 from ..engine.holders import Holder
 from ..engine.removal import remove_tree
 from ..engine.steward import asking, tree
+from ..engine.steward.lent import Lent
 from ..engine.steward.lines import switchboard
 from ..engine.steward.storage import Storage
 from ..engine.steward.wall import FILES, StartFailed, Wall
@@ -44,6 +45,7 @@ class GVisorWall(Wall):
         tree.adopt_orphans()
         self._root = roottree.hold(job["root"])  # while this process lives
         self._name = os.path.basename(box)
+        self._lent = Lent(job)
         self._limits = Limits(box, job, self._cull)
         self._said = -1
         self._frozen = False
@@ -65,6 +67,7 @@ class GVisorWall(Wall):
         self._control = control
         self._limits.slow_down()
         self.facts = {"limits": self._limits.enforcement, "walls": self._walls(), "uid": self.job["uid"]}
+        self.facts["environment"] = self._lent.key
         return control
 
     def _furnish(self) -> None:
@@ -89,7 +92,8 @@ class GVisorWall(Wall):
             raise StartFailed(f"The source {source} cannot be copied: {error}.") from error
 
     def _places(self) -> list[Place]:
-        return [Place(*place) for place in self.job["places"]]
+        lent = [Place(source, inside) for inside, source in self._lent.places.items()]
+        return [*(Place(*place) for place in self.job["places"]), *lent]
 
     def _write_bundle(self) -> None:
         for name in ("bundle", "runsc"):
@@ -97,7 +101,7 @@ class GVisorWall(Wall):
             remove_tree(f"{self.box}/{name}")
             os.mkdir(f"{self.box}/{name}", 0o700)
         root, places = self.job["root"], self._places()
-        if not os.path.isdir(root + self.job["workdir"]):
+        if not all(os.path.isdir(root + place.inside) for place in places):
             # runsc would make the directory there, for all sandboxes to see.
             root, more = skeleton(root, f"{self.box}/bundle/root")
             places = [*more, *places]

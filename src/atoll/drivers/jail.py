@@ -64,7 +64,7 @@ class JailDriver(Forks, LayeredHistory):
             return await self._make(home, job, register)
         from ..packages import cache, choosing
 
-        with cache.in_use(choosing.environment(spec, resume, home)) as tree:
+        with cache.in_use(choosing.environment(spec, resume and resume.data, home)) as tree:
             return await self._make(home, {**job, "environment": tree}, register)
 
     async def workshop(self, spec: Spec, shown: Sequence[str]) -> Handle:

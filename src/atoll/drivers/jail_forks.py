@@ -43,7 +43,7 @@ class Forks(Talking):
             if spec.packages:
                 from ..packages import cache, choosing
 
-                job["environment"] = stack.enter_context(cache.in_use(choosing.environment(spec, parent, home)))
+                job["environment"] = stack.enter_context(cache.in_use(choosing.environment(spec, parent.data, home)))
             ordered: list[socket.socket] = []
             stack.callback(close_all, ordered)
             made: list[Handle] = []

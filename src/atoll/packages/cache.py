@@ -60,15 +60,15 @@ def directory(home: str) -> str:
     return f"{home}/environments"
 
 
-def wanted(home: str, packages: tuple[str, ...]) -> Environment:
-    """The environment for some requirements with this Python and this host's settings.
+def wanted(home: str, packages: tuple[str, ...], python: str | None = None) -> Environment:
+    """The environment for some requirements with this Python and this host's settings; see `Driver.python`.
 
     Raises:
         Unsupported: a setting of pip that cannot be honoured.
     """
     import hashlib
 
-    parts = [_FORMAT, INSIDE, packages, _interpreter(), settings.read().choosing()]
+    parts = [_FORMAT, INSIDE, packages, _interpreter(python), settings.read().choosing()]
     digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
     return Environment(home, digest[:_KEY_LENGTH], packages)
 
@@ -80,7 +80,7 @@ def known(home: str, key: str) -> Environment:
     return Environment(home, key, ())
 
 
-def _interpreter() -> list[Any]:
+def _interpreter(python: str | None) -> list[Any]:
     """What compiled packages depend on, and the paths that an environment names."""
     library = os.confstr("CS_GNU_LIBC_VERSION") if "CS_GNU_LIBC_VERSION" in os.confstr_names else None
     return [
@@ -89,7 +89,7 @@ def _interpreter() -> list[Any]:
         getattr(sys, "abiflags", ""),
         os.uname().machine,
         library,
-        os.path.realpath(sys.base_prefix),
+        python or os.path.realpath(sys.base_prefix),
     ]
 
 

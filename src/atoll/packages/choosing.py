@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from ..engine.layout import PACKAGES
 from ..errors import CreateFailed, InvalidInput, Unsupported
-from ..types import Handle, Spec
+from ..types import Spec
 from . import cache
 from .cache import Environment
 
 
-def environment(spec: Spec, resume: Handle | None, home: str) -> Environment:
-    """The environment that a sandbox is made with; one that is resumed has that of its first start."""
+def environment(spec: Spec, known: Mapping[str, Any] | None, home: str, python: str | None = None) -> Environment:
+    """The environment that a sandbox is made with.
+
+    `known` is what is known of it, or of the one that it is a twin of, from before: it has the environment of then.
+    """
     if spec.image:
         raise Unsupported(
             "packages= and image= do not go together: the packages fit this machine's own Python.",
@@ -18,9 +24,9 @@ def environment(spec: Spec, resume: Handle | None, home: str) -> Environment:
         )
     if f"{spec.workdir}/".startswith(f"{PACKAGES}/"):
         raise InvalidInput(f"workdir={spec.workdir!r} is where the packages are; choose another one.")
-    key = resume.data.get("environment") if resume else None
+    key = known.get("environment") if known else None
     if not isinstance(key, str):
-        return cache.wanted(home, spec.packages)
+        return cache.wanted(home, spec.packages, python)
     environment = cache.known(home, key)
     if not environment.is_built:
         raise CreateFailed(f"The packages that this sandbox was made with are gone from {cache.directory(home)}.")

@@ -24,6 +24,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from .. import layout
 from ..launch import cloudpickle_directory
 from ..removal import remove_tree
 
@@ -32,8 +33,6 @@ PYTHON = f"/usr/local/bin/python{_VERSION}"
 """Python in the tree."""
 LIBRARY = f"/usr/local/lib/python{_VERSION}"
 SITE_PACKAGES = f"{LIBRARY}/site-packages"
-PYTHON_PATH = (LIBRARY, f"{LIBRARY}/lib-dynload", SITE_PACKAGES)
-"""`sys.path` of the Python in the tree."""
 GUEST = "/opt/atoll"
 """Where the guest is in the tree: `/opt/atoll/atoll/guest/__main__.py`."""
 CLOUDPICKLE = f"{GUEST}/cloudpickle"
@@ -41,7 +40,7 @@ CLOUDPICKLE = f"{GUEST}/cloudpickle"
 ALONE = GUEST
 """Where walls show what `self_contained` gives, so that the guest has one path everywhere."""
 # Changes with what is put into a tree.
-_FORMAT = 1
+_FORMAT = 2
 _OLD = 30 * 86400.0
 
 
@@ -49,7 +48,7 @@ def build(home: str) -> str:
     """The directory of a whole root file system; made when there is none. May block for seconds, once.
 
     Processes that ask at the same time end with the same one. It is for reading only. The directories that a wall
-    mounts on are there and empty: /proc /sys /dev /tmp /run /workspace /home/user and `SITE_PACKAGES`.
+    mounts on are there and empty: /proc /sys /dev /tmp /run /workspace /home/user /packages and `SITE_PACKAGES`.
 
     Raises:
         WallUnavailable: this machine lacks what it takes.
@@ -101,6 +100,19 @@ def hold(path: str) -> int:
     lock = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     fcntl.flock(lock, fcntl.LOCK_SH)
     return lock
+
+
+def python(*, packages: bool) -> str:
+    """The Python of a sandbox on a tree: the one that sees its packages."""
+    return f"{layout.PACKAGES}/bin/{os.path.basename(PYTHON)}" if packages else PYTHON
+
+
+def python_path(*, packages: bool) -> list[str]:
+    """Its `sys.path`: the standard library, what `install` adds, what the sandbox was made with, and what the host's
+    Python has."""
+    own = f"{layout.HOME_INSIDE}/.local/lib/{os.path.basename(LIBRARY)}/site-packages"
+    made_with = [f"{layout.PACKAGES}/lib/{os.path.basename(LIBRARY)}/site-packages"] if packages else []
+    return [LIBRARY, f"{LIBRARY}/lib-dynload", own, *made_with, SITE_PACKAGES]
 
 
 def alone_command(place: str = ALONE) -> list[str]:

@@ -15,7 +15,7 @@ from ..launch import cloudpickle_directory
 from . import CLOUDPICKLE, GUEST, LIBRARY, PYTHON, SITE_PACKAGES, gathering, interpreter, package_directory, tools
 from .copying import Copier, merged
 
-_EMPTY = ("proc", "sys", "dev", "run", "workspace", "home/user", "root", "var", "opt", "srv", "mnt", "etc")
+_EMPTY = ("proc", "sys", "dev", "run", "workspace", "home/user", "root", "var", "opt", "srv", "mnt", "etc", "packages")
 # Of the standard library: what tests, draws or builds extensions, and what is not this Python's.
 _LEFT_OUT = frozenset(("site-packages", "dist-packages", "test", "tests", "idlelib", "turtledemo", "tkinter"))
 _SUFFIXES_LEFT_OUT = (".a", ".o", ".opt-1.pyc", ".opt-2.pyc")

@@ -69,7 +69,7 @@ class CopiedHistory(StewardDriver):
         # What a twin's files are is decided, whatever the source is now.
         twin = spec._replace(snapshot=f"fork-of-{handle.id}")
         async with self._copied(handle, force=force) as (draft, _):
-            begin = {"files": draft.files, "uid": handle.data.get("uid")}
+            begin = {**handle.data, "files": draft.files}
             return [await self._make(twin, register, None, begin) for _ in range(count)]
 
     def _shelf(self) -> Shelf:
