@@ -205,4 +205,4 @@ EXECUTION = {
     "logs": "stdout and stderr", "execution_count": "count", "returncode": "exit_code", "execution_error": "error",
     "png": "results[-1].png", "html": "results[-1].html", "traceback": "error.traceback",
 }  # fmt: skip
-CHUNK = {"decode": "text", "data": "text", "line": "text, or by_line(f) for whole lines", "content": "text"}
+CHUNK = {"decode": "text", "line": "text, or by_line(f) for whole lines", "content": "text"}

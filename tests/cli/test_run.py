@@ -33,7 +33,8 @@ def test_options_end_at_the_first_word_of_the_command(atoll, tmp_path):
     assert atoll("run", "grep", "-e", "A=1", input=b"A=1\nB\n").out == b"A=1\n"
     (tmp_path / "a.py").write_text("text\n")
     assert atoll("run", "--source", str(tmp_path), "head", "-f", "a.py").err.startswith("head: invalid option -- 'f'")
-    assert atoll("run", "--source", str(tmp_path), "ls", "-1a").out == b".\n..\na.py\n"
+    shown = ("--source", str(tmp_path), "--preset", "full-access")
+    assert atoll("run", *shown, "ls", "-1a").out == b".\n..\na.py\n"
     assert atoll("run", "printf", "%s,", "a", "--", "-e", "--keep").out == b"a,--,-e,--keep,"
     own = ("-e", "A=1", "-nt5", "--memory=64M")
     assert atoll("run", *own, "sh", "-c", "echo $A $0 $1", "-t", "-l").out == b"1 -t -l\n"
@@ -60,6 +61,8 @@ def test_all_that_came_of_a_command_is_one_json_object(atoll):
         "success": False, "exit_code": 3, "stdout": "in", "stderr": "err\n", "timed_out": False, "truncated": False,
         "out_of_memory": False,
     }  # fmt: skip
+    bytes_ = json.loads(atoll("run", "--json", "printf '\\377'").out)
+    assert (bytes_["stdout"], bytes_["stdout_base64"]) == ("\ufffd", "/w==")
     late = atoll("run", "--json", "-t", "0.3", "--", "sleep", "60")
     assert (late.code, json.loads(late.out)["timed_out"]) == (124, True)
 

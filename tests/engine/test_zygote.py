@@ -77,7 +77,7 @@ def test_an_unknown_request_gets_a_clear_answer(home):
 def test_a_keeper_refuses_what_it_does_not_know(home):
     with Sandbox.create() as sandbox, messages.connect(Layout(home).socket(sandbox.id)) as sock:
         messages.send(sock, {"op": "explode"})
-        assert messages.receive(sock)[0]["error"]["code"] == "unsupported"
+        assert messages.receive(sock)[0]["error"]["code"] == "unknown_request"
         sock.send(b"\xff not json")
         with pytest.raises(messages.Ended):
             messages.receive(sock)

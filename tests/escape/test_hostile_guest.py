@@ -126,5 +126,5 @@ def test_requests_that_nobody_sends_are_refused_by_the_keeper(maker):
             {"op": "adopt", "task": 1, "shadow": 1, "settings": {}},
         ):
             answer = maker.call("ask_keeper", id=box.id, request=request)[0]
-            assert answer["error"]["code"] in ("unsupported", "invalid_input", "sandbox_error"), request
+            assert answer["error"]["code"] in ("unknown_request", "invalid_input", "sandbox_error"), request
         assert box.run("echo alive")["stdout"] == "alive\n"

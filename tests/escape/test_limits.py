@@ -301,11 +301,12 @@ def test_an_upload_larger_than_the_disk_is_refused(maker):
 
 @pytest.mark.parametrize("command", ["yes", "yes >&2", "cat /dev/zero", "while true; do echo x; echo y >&2; done"])
 def test_endless_output_is_cut_and_the_command_ended(maker, command):
-    done = maker.box.run(command, timeout=0.5, max_output=100_000)
+    # Little enough that each of them comes to it in that time, however slow the machine is.
+    done = maker.box.run(command, timeout=1.0, max_output=1000)
     assert done["timed_out"]
     assert done["truncated"]
-    assert len(done["stdout"]) + len(done["stderr"]) <= 200_000
-    assert maker.box.run("echo whole", max_output=100_000)["truncated"] is False
+    assert len(done["stdout"]) + len(done["stderr"]) <= 2000
+    assert maker.box.run("echo whole", max_output=1000)["truncated"] is False
 
 
 def test_endless_printing_in_a_cell_is_cut_and_the_cell_ended(maker):

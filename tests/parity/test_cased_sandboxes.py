@@ -143,7 +143,7 @@ async def test_the_next_wall_is_tried_when_one_is_not_ready(wall, monkeypatch, c
 def test_cli_direct_command(wall, cli):
     """CLI, quick start and the third way: a command with quotes in it."""
     assert cli("run", "python3 -c 'print(sum(range(100)))'") == (0, "4950\n", "")
-    assert cli("run", "python3 -c 'print(42)'", "-p", wall) == (0, "42\n", "")
+    assert cli("run", "-p", wall, "python3 -c 'print(42)'") == (0, "42\n", "")
 
 
 PROGRAMS = {
@@ -221,7 +221,7 @@ def test_cli_timeout(wall, cli, here):
 def test_cli_keep_list_exec_and_destroy(wall, cli, here):
     """CLI, `--keep`, `list` with its filters, `exec` and `destroy`; and the development workflow that uses all four."""
     made = cli(
-        "run", "mkdir app && echo 'echo tested $1' > app/test.sh", "-l", "project=site", "-l", "env=dev", "--keep"
+        "run", "-l", "project=site", "-l", "env=dev", "--keep", "mkdir app && echo 'echo tested $1' > app/test.sh"
     )
     (id,) = [word for word in made.err.split() if "-" in word]
     assert made.code == 0
@@ -232,7 +232,7 @@ def test_cli_keep_list_exec_and_destroy(wall, cli, here):
     assert (told["id"], told["driver"], told["status"]) == (id, wall, "running")
     assert told["labels"] == {"project": "site", "env": "dev"}
     assert "test.sh" in cli("exec", id, "ls -la app").out
-    assert cli("exec", id, "cd app && sh test.sh $MODE", "-e", "MODE=twice").out == "tested twice\n"
+    assert cli("exec", "-e", "MODE=twice", id, "cd app && sh test.sh $MODE").out == "tested twice\n"
     assert cli("exec", id[:-2], "--", "sh", "app/test.sh", "again").out == "tested again\n", (
         "no -p: the id tells the wall"
     )
@@ -276,7 +276,7 @@ def test_custom_image(wall, cli, tmp_path):
     image = small_image(tmp_path)
     with Sandbox.create(image=image) as sandbox:
         assert sandbox.run("cat /marker").stdout == "of the image\n"
-    assert cli("run", "cat /marker", "--image", str(image)).out == "of the image\n"
+    assert cli("run", "--image", str(image), "cat /marker").out == "of the image\n"
 
 
 # Configuration

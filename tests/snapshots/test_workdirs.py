@@ -44,7 +44,7 @@ def test_what_is_accepted_keeps_its_files(home, workdir):
 
 def test_a_source_is_kept_in_the_home(home, tmp_path):
     (tmp_path / "theirs").write_text("source")
-    with Sandbox.create(workdir="/home/user", source=tmp_path) as box:
+    with Sandbox.create(workdir="/home/user", source=tmp_path, preset="full-access") as box:
         box.files.write("ours", "1")
         with box.fork() as twin:
             assert twin.run("cat theirs ours; pwd").stdout == "source1/home/user\n"

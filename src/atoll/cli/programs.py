@@ -7,10 +7,11 @@ import os
 import posixpath
 from argparse import Namespace
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import FileDenied, FileError, InvalidInput
 from ..sync.sandbox import Sandbox
+from ..types import Completed
 from . import streaming
 from .output import complain, say_json
 from .parsing import UsageError
@@ -141,7 +142,7 @@ def run(sandbox: Sandbox, job: Job) -> int:
 
         hints.tell(sandbox, job, ended)
     if job.as_json:
-        say_json({"id": sandbox.id, "success": completed.success, **completed._asdict()})
+        say_json({"id": sandbox.id, "success": completed.success, **_plain(completed)})
     return TIMED_OUT if completed.timed_out else completed.exit_code
 
 
@@ -218,3 +219,14 @@ def _missing(sandbox: Sandbox, language: Language) -> str:
     if own is not None and not own.startswith(("/usr/", "/bin/", "/sbin/")):
         sentence += f" Yours at {own} is not seen in there: a sandbox sees this machine's /usr, and nobody's home."
     return f"{sentence} Install it on this machine (`{language.get}`), or give an --image that has it."
+
+
+def _plain(completed: Completed) -> dict[str, Any]:
+    """What came of a command, as JSON has it: output that is no text is there in base64, too."""
+    told = completed._asdict()
+    if told.pop("raw") is not None:
+        from base64 import b64encode
+
+        told["stdout_base64"] = b64encode(completed.stdout_bytes).decode()
+        told["stderr_base64"] = b64encode(completed.stderr_bytes).decode()
+    return told

@@ -161,4 +161,4 @@ class AsyncCodebases:
 
 def _from_root(path: Any) -> Any:
     """A path in a codebase; a slash at its beginning is that of rules, and means the same."""
-    return path.removeprefix("/") if isinstance(path, str) else path
+    return path.removeprefix("/") if isinstance(path, str) and path != "/" else path

@@ -9,8 +9,11 @@ import re
 from ..errors import WallUnavailable
 from .docker_engine import Engine, Refused
 
-# What Docker and Podman mount into a container comes from a directory of this name.
-_CONTAINER = re.compile(r"containers/([0-9a-f]{64})/")
+# What Docker and Podman mount at these places of a container comes from a directory that has its name. A host has other
+# mounts of the containers that it runs.
+_CONTAINER = re.compile(
+    r"^\S+ \S+ \S+ \S*containers/([0-9a-f]{64})/\S* /etc/(?:hostname|hosts|resolv\.conf) ", re.MULTILINE
+)
 DOCKER = "/var/run/docker.sock"
 
 

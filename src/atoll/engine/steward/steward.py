@@ -17,7 +17,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .. import headroom, kernel, messages
+from .. import headroom, messages
 from ..removal import remove_tree
 from ..settings import BirthFailed, code_of, started_at
 from . import lot
@@ -414,6 +414,9 @@ def keep(job: dict[str, Any], maker: socket.socket) -> NoReturn:
     os.dup2(null, 0)
     sys.path += [place for place in job["path"] if place not in sys.path]
     maker.set_inheritable(False)
+    # Not above: clients read the names of this module, and ctypes would cost them milliseconds.
+    from .. import kernel
+
     kernel.find_arguments()
     kernel.name_process("atoll-steward", of=os.path.basename(job["box"]))
     code = 1
