@@ -255,7 +255,9 @@ class Arena:
         """Processes that keep sandboxes, or that they keep."""
         if self._space is not None:
             return residue.in_mount_namespace(self._space)
-        return residue.started_with(self.state)
+        stewards = [pid for id in self._ids for pid in residue.started_with(f"atoll: steward {id}")]
+        kept = {pid for steward in stewards for pid, _ in residue.descendants(steward)}
+        return sorted(kept | set(residue.started_with(self.state)))
 
     def _of_attackers(self):
         mine = {task.pid for task in judge.tasks() if task.name == self._tag}
