@@ -306,7 +306,7 @@ class Midwife:
             "walls": limits.walls(self._settings),
             "view": self._view.recipe if self._view else None,
         }
-        ours, theirs = socket.socketpair()
+        ours, theirs = messages.stream()
         socket.send_fds(self._control, [b"c"], [theirs.fileno()])
         born = {
             "first": self._pid,
