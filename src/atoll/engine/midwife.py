@@ -135,7 +135,7 @@ class Midwife:
             stack = standing(self._settings.layout, self._id, job)
             device, held = self._disk(job, stack)
             trees, self._view = places.build(self._settings, self._ground(job, stack, device))
-            nursed.furnish(self._pid, hand.proc, trees, job)
+            nursed.furnish(self._pid, hand.proc, trees, job, rootless=self._settings.rootless)
             _close(held)
             given = self._hand_job(job, os.open(f"/proc/{self._pid}/oom_score_adj", os.O_RDWR | os.O_CLOEXEC))
             self._expect("closed")
