@@ -222,7 +222,11 @@ class Execution(NamedTuple):
 
     def __repr__(self) -> str:
         """With the beginning of what is long."""
-        error = None if self.error is None else f"CodeError({self.error.name}: {_cut(self.error.value)})"
+        error = None
+        if self.error is not None:
+            # A class may be called what a terminal takes for a command.
+            name = self.error.name if self.error.name.isidentifier() else ""
+            error = f"CodeError({name[:_LONG] or _cut(self.error.name)}: {_cut(self.error.value)})"
         return _told(self, {"stdout": _cut(self.stdout), "stderr": _cut(self.stderr), "error": str(error)})
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Json]:

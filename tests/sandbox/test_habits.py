@@ -297,6 +297,13 @@ def test_results_print_short():
     assert len(repr(cell)) < 500
 
 
+def test_a_terminal_obeys_no_class_name():
+    for name in ("\x1b]0;title\x07\nE", "E" * 10_000, "\x1b" * 10_000, ""):
+        told = repr(Execution((), "", "", CodeError(name, "no", ""), 1, 0.1))
+        assert told.isprintable(), "a class inside may be called as it likes"
+        assert len(told) < 1500
+
+
 def test_a_cell_shows_its_table_or_picture_in_a_notebook():
     picture = Result({"text/plain": "<Figure>", "image/png": "AAAA"}, is_main=False)
     table = Result({"text/plain": "a  b", "text/html": "<table></table>"})

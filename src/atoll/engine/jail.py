@@ -51,6 +51,17 @@ HIDDEN = tuple(
 )
 # The same for directories: what every mounted disk's file system is doing, and the host's hardware.
 HIDDEN_DIRECTORIES = tuple(f"/proc/{name}" for name in ("fs", "bus", "scsi"))
+# Where the sandbox's user is the host's root without his rights: what the kernel lets him write, or read, by his id.
+WRITABLE_BY_ID = tuple(
+    f"/proc/{name}" for name in ("sys", "irq", "acpi", "tty", "driver", "sysrq-trigger", "mtrr", "dynamic_debug")
+)
+READABLE_BY_ID = tuple(
+    f"/proc/{name}"
+    for name in (
+        "slabinfo", "vmallocinfo", "pagetypeinfo", "kpagecount", "kpageflags", "kpagecgroup", "kcore", "sched_debug",
+        "timer_stats", "latency_stats",
+    )
+)  # fmt: skip
 # One of every root file system of ours that is read-only and has nothing in it.
 EMPTY_DIRECTORY = "/run"
 
@@ -117,7 +128,7 @@ def unmount_proc() -> None:
     Raises:
         OSError: somebody holds on to it (EBUSY).
     """
-    for name in (*HIDDEN, *HIDDEN_DIRECTORIES):
+    for name in (*HIDDEN, *HIDDEN_DIRECTORIES, *WRITABLE_BY_ID, *READABLE_BY_ID):
         if os.path.exists(name):
             try:
                 kernel.umount(name, 0)
@@ -141,6 +152,19 @@ def hide_in_proc() -> None:
     for name in HIDDEN_DIRECTORIES:
         if os.path.exists(name):
             kernel.mount(EMPTY_DIRECTORY, name, None, kernel.MS_BIND)
+
+
+def close_proc_to_root() -> None:
+    """Where the user of this namespace is the host's root, who lacks rights and has his id: with /proc/sys alone he is
+    the host. For who is such a user himself, and may still mount."""
+    if os.stat("/proc/sys").st_uid != os.geteuid():
+        return
+    for name in WRITABLE_BY_ID:
+        if os.path.exists(name):
+            kernel.bind(name, name, read_only=True)
+    for name in READABLE_BY_ID:
+        if os.path.exists(name):
+            kernel.mount("/dev/null", name, None, kernel.MS_BIND)
 
 
 def loopback_up() -> None:
@@ -279,6 +303,8 @@ def close(job: dict[str, Any], filter_code: bytes, *, uid: int, rootless: bool, 
     # The filter refuses new user namespaces too; this one does not depend on it.
     for name, most in OF_THE_USER:
         _write(f"/proc/sys/user/{name}", str(most))
+    if rootless:
+        close_proc_to_root()
     _drop(job, filter_code, landlock_abi)
     return score
 

@@ -228,7 +228,7 @@ class Keeper:
     def on_open(self, client: socket.socket, request: dict[str, Any]) -> None:
         if self._paused:
             raise BirthFailed("The sandbox is paused; call resume() first.", "busy")
-        ours, theirs = socket.socketpair()
+        ours, theirs = messages.stream()
         with ours, theirs:
             try:
                 socket.send_fds(self._control, [b"c"], [theirs.fileno()])

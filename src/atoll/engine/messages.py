@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -10,6 +11,7 @@ from typing import Any
 
 VERSION = 1
 MAX_MESSAGE = 128 << 10
+_SO_PASSRIGHTS = 83
 _SPACE = socket.CMSG_SPACE(8 * 4)
 _to_json = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -24,6 +26,15 @@ class Ended(Exception):
 
 def pair() -> tuple[socket.socket, socket.socket]:
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+def stream() -> tuple[socket.socket, socket.socket]:
+    """A stream for a client, and its other end for the guest. Where the kernel can see to it, no descriptors are sent
+    that way: the client takes none, and letting go of one may take long."""
+    ours, theirs = socket.socketpair()
+    with contextlib.suppress(OSError):  # before Linux 6.16
+        ours.setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 0)
+    return ours, theirs
 
 
 def encode(message: dict[str, Any]) -> bytes:

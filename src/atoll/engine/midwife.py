@@ -135,7 +135,7 @@ class Midwife:
             stack = standing(self._settings.layout, self._id, job)
             device, held = self._disk(job, stack)
             trees, self._view = places.build(self._settings, self._ground(job, stack, device))
-            nursed.furnish(self._pid, hand.proc, trees, job)
+            nursed.furnish(self._pid, hand.proc, trees, job, rootless=self._settings.rootless)
             _close(held)
             given = self._hand_job(job, os.open(f"/proc/{self._pid}/oom_score_adj", os.O_RDWR | os.O_CLOEXEC))
             self._expect("closed")
@@ -306,7 +306,7 @@ class Midwife:
             "walls": limits.walls(self._settings),
             "view": self._view.recipe if self._view else None,
         }
-        ours, theirs = socket.socketpair()
+        ours, theirs = messages.stream()
         socket.send_fds(self._control, [b"c"], [theirs.fileno()])
         born = {
             "first": self._pid,

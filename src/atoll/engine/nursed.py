@@ -112,13 +112,15 @@ def limit(pid: int, limits: dict[str, int]) -> None:
         resource.prlimit(pid, names[name], (value, value))
 
 
-def furnish(pid: int, proc: int, trees: dict[str, int], job: dict[str, Any]) -> None:
+def furnish(pid: int, proc: int, trees: dict[str, int], job: dict[str, Any], *, rootless: bool) -> None:
     """Mount its /proc, its terminals and its writable places."""
     polled = job["enforcement"]["memory"] == "polled"
     with jail.inside(pid):
         kernel.move_mount(proc, "/proc")
         jail.hide_in_proc()
         jail.hide_first_in_proc()
+        if rootless:
+            jail.close_proc_to_root()
         jail.mount_terminals()
         jail.mount_shared_memory(job["memory"] if polled else None)
         places.attach(trees)

@@ -258,6 +258,8 @@ def _close_wall(settings: Settings) -> None:
     """The steps of `jail.close`, but that new namespaces can still be made. Nothing here is writable."""
     kernel.unshare(kernel.CLONE_NEWCGROUP)
     jail.mount_proc()
+    if settings.rootless:
+        jail.close_proc_to_root()
     kernel.umount(layout.OLD_ROOT)
     socket.sethostname(layout.HOST_NAME)
     jail.set_rlimits({} if settings.hierarchy else {"as": _MEMORY})

@@ -92,6 +92,10 @@ _SHMGET = (29, 194)
 # A filter of one's own may answer calls by another process: then a call lasts as long as that one likes. What others
 # have a process do from outside, as `holding` does, would wait for it.
 _SECCOMP = (317, 277)
+# Closing a socket that lingers waits, for as long as who made it likes, in whoever lets go of it last: that is who is
+# sent it and does not want it, as our side is by hostile code.
+_SETSOCKOPT = (54, 208)
+_SOL_SOCKET, _SO_LINGER = 1, 13
 _NEW_LISTENER = 1 << 3
 # column of the table, architecture, clone, ioctl, socket, socketpair
 _MACHINES = {"x86_64": (0, 0xC000003E, 56, 16, 41, 53), "aarch64": (1, 0xC00000B7, 220, 29, 198, 199)}
@@ -192,6 +196,18 @@ def program(machine: str, *, shared_memory: bool = True, namespaces: int = 0) ->
     )
     listener = [_op(_LD, _ARG1), _op(_JSET, _NEW_LISTENER, 0, 1), _refuse(errno.EPERM), _op(_RET, _ALLOW)]
     code += _when(_SECCOMP[_MACHINES[machine][0]], listener)
+    code += _when(
+        _SETSOCKOPT[_MACHINES[machine][0]],
+        [
+            _op(_LD, _ARG1),
+            _op(_JEQ, _SOL_SOCKET, 0, 3),
+            _op(_LD, _ARG2),
+            _op(_JEQ, _SO_LINGER, 0, 1),
+            # As if it were done: what programs of good will lose by it is next to nothing.
+            _refuse(0),
+            _op(_RET, _ALLOW),
+        ],
+    )
     code += _when(socketpair, [_op(_LD, _ARG0), _op(_JEQ, _UNIX, 1, 0), _refuse(errno.EAFNOSUPPORT), _op(_RET, _ALLOW)])
     return b"".join(code + _search(denied(machine)))
 

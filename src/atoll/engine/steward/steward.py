@@ -316,7 +316,7 @@ class Steward:
         if self._paused:
             self.refuse(client, "The sandbox is paused. Call resume() first.", "busy")
             return
-        ours, theirs = socket.socketpair()
+        ours, theirs = messages.stream()
         with ours, theirs:
             try:
                 socket.send_fds(self._control, [b"c"], [theirs.fileno()])

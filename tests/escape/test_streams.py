@@ -1,0 +1,89 @@
+"""What hostile code sends along a stream to its client beside bytes: descriptors that take long to let go of."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from tests.escape import worker
+
+import atoll
+from atoll import ProtocolError, Sandbox, Unresponsive
+from atoll.engine import launch
+
+# A socket that waits for so long when it is closed: what it has sent is never taken.
+SLOW = """
+import array, os, socket, stat, struct
+kept = []
+def slow(seconds):
+    listener = socket.create_server(("127.0.0.1", 0))
+    ours = socket.create_connection(listener.getsockname())
+    kept.append((listener, listener.accept()))
+    ours.setblocking(False)
+    try:
+        while True:
+            ours.send(bytes(65536))
+    except BlockingIOError:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, seconds))
+    return ours
+def give_away(stream, slow):
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [slow.fileno()]))]
+    try:
+        stream.sendmsg([b"x"], rights)
+    finally:
+        slow.close()
+"""
+CONTROL = """
+import time
+ours, theirs = socket.socketpair()
+give_away(theirs, slow(2))
+began = time.monotonic()
+ours.recv(1)
+print(time.monotonic() - began)
+"""
+# When nobody listens, so that who receives it is the last to let go.
+ATTEMPT = """
+import threading, time
+def attack(number):
+    time.sleep(0.5)
+    give_away(socket.socket(fileno=os.dup(number)), slow(30))
+streams = [n for n in range(3, 100) if os.path.exists(f"/proc/self/fd/{n}") and stat.S_ISSOCK(os.fstat(n).st_mode)]
+for number in streams:
+    threading.Thread(target=attack, args=(number,)).start()
+len(streams)
+"""
+
+
+def test_the_control_is_that_one_who_receives_it_waits():
+    done = subprocess.run([sys.executable, "-c", SLOW + CONTROL], capture_output=True, text=True, check=True)
+    assert float(done.stdout) > 1.5
+
+
+def _attack():
+    with Sandbox.create("jail") as sandbox:
+        for _ in range(2):
+            sandbox.run_code("1")  # from the second on there is a lane
+        assert int(sandbox.run_code(SLOW + ATTEMPT, timeout=5).text or 0) > 0
+        time.sleep(1.5)
+        began = time.monotonic()
+        with contextlib.suppress(ProtocolError, Unresponsive):  # of the byte that went with it
+            sandbox.run_code("1", timeout=5)
+        assert sandbox.run("echo alive", timeout=5).stdout == "alive\n"
+        assert time.monotonic() - began < 15
+
+
+@pytest.mark.parametrize("kernel", ["this", "older"])
+def test_a_client_does_not_wait_for_a_descriptor_that_it_is_sent(kernel, tmp_path, monkeypatch):
+    """It would wait in the kernel, in spite of all its time limits, and an event loop with it."""
+    monkeypatch.setenv("ATOLL_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PYTHONPATH", os.path.dirname(os.path.dirname(atoll.__file__)))
+    try:
+        if kernel == "older":
+            # As if it could not refuse them: only that nothing lingers helps.
+            worker.start_zygote("from atoll.engine import messages; messages._SO_PASSRIGHTS = 9999")
+        for _ in range(3):  # it has to be quicker than who receives it
+            _attack()
+    finally:
+        launch.shut_down(str(tmp_path / "home"))
