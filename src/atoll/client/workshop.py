@@ -16,7 +16,7 @@ from ..driver import Driver
 from ..errors import AtollError, FileError, PackagesFailed, SandboxGone, StoreError, Unsupported
 from ..packages import cache, recipe, settings
 from ..policy.requirements import name_of
-from ..types import Capability, Completed, Handle, Resources, Spec, Status
+from ..types import Completed, Handle, Resources, Spec, Status
 from . import running
 from .command import exec_request
 from .fetching import Wanted, fetch
@@ -131,12 +131,6 @@ async def _fill(driver: Driver, environment: cache.Environment, draft: str, line
         raise PackagesFailed(why)
     if local:
         return await _install(driver, environment, local, f"{draft}/tree", lines)
-    if Capability.NETWORK_ALL not in driver.capabilities:
-        raise Unsupported(
-            f"{why.rstrip('.')}. That was as wheels; what has none is built in a sandbox with a network, and the "
-            f"{driver.name} driver has none.",
-            hint='Use driver="jail" for it.',
-        )
     await lines.say_once("There are no wheels of all of these; trying to build them from source.")
     try:
         return await _install(driver, environment, _networked(sources), f"{draft}/tree", lines)

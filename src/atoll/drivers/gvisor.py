@@ -32,6 +32,7 @@ class GVisorDriver(CopiedHistory, Packaged):
             Capability.WATCH,
             Capability.ISOLATION,
             Capability.NETWORK_NONE,
+            Capability.NETWORK_ALL,
             Capability.LIMITS,
             Capability.LIFETIME,
             Capability.SOURCE,
@@ -65,6 +66,7 @@ class GVisorDriver(CopiedHistory, Packaged):
             "rootless": rootless,
             "uid": user,
             "workdir": spec.workdir,
+            "network": spec.network,
             # A snapshot has its own workspace.
             "source": source if spec.snapshot is None else None,
             "places": _places(spec, box),
@@ -80,11 +82,13 @@ class GVisorDriver(CopiedHistory, Packaged):
         }
 
     def sweep(self, handle: Handle, box: str) -> None:
+        from ..engine import network
         from ..engine.steward import bounds
         from . import gvisor_sweep
 
         bounds.sweep(os.path.basename(box))
         gvisor_sweep.end_strays(box)
+        network.forget(os.path.basename(box), box)
 
     async def first_use(self, spec: Spec) -> str | None:
         if roottree.is_built(state_dir()):
@@ -139,7 +143,7 @@ def _refuse(spec: Spec) -> None:
     wishes = {
         "image": spec.image is not None,
         "audit": spec.audit,
-        f"network={spec.network!r}": spec.network != "none",
+        f"network={spec.network!r}": spec.network not in ("none", "all"),
     }
     for wish, asked in wishes.items():
         if asked:
@@ -147,3 +151,8 @@ def _refuse(spec: Spec) -> None:
                 f"The gvisor driver cannot honour {wish}.",
                 hint="Leave it out, or use another driver; `atoll providers` lists them.",
             )
+    if spec.network == "all" and threshold.is_rootless():
+        raise Unsupported(
+            'network="all" on gVisor needs root: gVisor sends past the rules that an ordinary user can make.',
+            hint="Run as root, or use the jail, which closes what it must not reach for an ordinary user, too.",
+        )

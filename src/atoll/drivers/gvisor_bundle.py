@@ -26,10 +26,12 @@ class Place(NamedTuple):
         return {"destination": self.inside, "type": "bind", "source": self.source, "options": options}
 
 
-def config(root: str, command: Sequence[str], places: Sequence[Place], largest: int) -> dict[str, Any]:
+def config(
+    root: str, command: Sequence[str], places: Sequence[Place], largest: int, network: str | None = None
+) -> dict[str, Any]:
     """The bundle's config.json: a read-only root, some places, and one program that is root for its first steps.
 
-    `largest` is how large a single file may become.
+    `largest` is how large a single file may become; `network` the path of a namespace, where it is not a new one.
     """
     return {
         "ociVersion": "1.0.2",
@@ -56,16 +58,21 @@ def config(root: str, command: Sequence[str], places: Sequence[Place], largest: 
             {"destination": _SHARED_MEMORY, "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "nodev"]},
             *(place.mount() for place in places),
         ],
-        "linux": {"namespaces": [{"type": name} for name in _NAMESPACES]},
+        "linux": {
+            "namespaces": [
+                {"type": name, "path": network} if network and name == "network" else {"type": name}
+                for name in _NAMESPACES
+            ]
+        },
     }
 
 
-def arguments(state: str, platform: str, *, rootless: bool) -> list[str]:
+def arguments(state: str, platform: str, *, rootless: bool, networked: bool = False) -> list[str]:
     """The options of every call of `runsc` for one sandbox, whose state is in a directory of its own."""
     return [
         f"--root={state}",
         f"--platform={platform}",
-        "--network=none",
+        f"--network={'sandbox' if networked else 'none'}",
         "--host-uds=none",
         "--ignore-cgroups",
         *(["--rootless"] if rootless else []),

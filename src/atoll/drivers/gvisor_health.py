@@ -11,6 +11,7 @@ from . import gvisor_runtime
 from .gvisor_runtime import Runtime
 
 _SHARED = ("namespaces", "control groups", "disk limit in the kernel")
+_OF_ROOT = (*_SHARED[1:], "network=all")
 _BUSYBOX = ("/usr/bin/busybox", "/bin/busybox")
 
 
@@ -21,7 +22,7 @@ def layers() -> list[Layer]:
     from ..engine import probe, threshold
 
     found = _runsc()
-    wanted = _SHARED if threshold.is_rootless() else _SHARED[1:]
+    wanted = _SHARED if threshold.is_rootless() else _OF_ROOT
     return [*found, *(layer for layer in probe.layers() if layer.name in wanted)]
 
 

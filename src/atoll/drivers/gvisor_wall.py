@@ -12,8 +12,9 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from ..engine import kernel, messages, roottree, usage
+from ..engine import kernel, messages, network, roottree, usage
 from ..engine.copying import copy_tree
+from ..engine.findings import resolver
 from ..engine.holders import Holder
 from ..engine.removal import remove_tree
 from ..engine.steward import asking, tree
@@ -21,7 +22,7 @@ from ..engine.steward.lent import Lent
 from ..engine.steward.lines import switchboard
 from ..engine.steward.storage import Storage
 from ..engine.steward.wall import FILES, StartFailed, Wall
-from . import gvisor_bundle
+from . import gvisor_bundle, gvisor_network
 from .gvisor_bundle import Place
 from .gvisor_limits import FULL_MEMORY, Limits
 
@@ -53,6 +54,7 @@ class GVisorWall(Wall):
         self._writers: list[Holder] = []
         self._condemned: list[int] = []
         size = job["disk"] if job["kernel_disk"] else None
+        self._network = -1
         self._storage = None if job["rootless"] else Storage(box, size, job["disks"])
 
     def start(self) -> socket.socket:
@@ -60,6 +62,8 @@ class GVisorWall(Wall):
         if self._storage is not None:
             self._storage.open()
         self._furnish()
+        if self.job["network"] == "all":
+            self._network = gvisor_network.make(self._name, self.box)
         self._write_bundle()
         reader, writer = self._run()
         control = switchboard(reader, writer)
@@ -100,17 +104,32 @@ class GVisorWall(Wall):
             # That of the time before is nobody's any more.
             remove_tree(f"{self.box}/{name}")
             os.mkdir(f"{self.box}/{name}", 0o700)
-        root, places = self.job["root"], self._places()
-        if not all(os.path.isdir(root + place.inside) for place in places):
+        root, places = self.job["root"], [*self._places(), *self._resolver()]
+        if not all(os.path.exists(root + place.inside) for place in places):
             # runsc would make the directory there, for all sandboxes to see.
             root, more = skeleton(root, f"{self.box}/bundle/root")
             places = [*more, *places]
-        bundle = gvisor_bundle.config(root, self.job["command"], places, self.job["disk"])
+        namespace = f"/proc/{os.getpid()}/fd/{self._network}" if self._network >= 0 else None
+        bundle = gvisor_bundle.config(root, self.job["command"], places, self.job["disk"], namespace)
         with open(f"{self.box}/bundle/config.json", "w", encoding="utf-8") as file:
             json.dump(bundle, file)
 
+    def _resolver(self) -> list[Place]:
+        if self._network < 0:
+            return []
+        path = f"{self.box}/bundle/resolv.conf"
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(resolver())
+        os.chmod(path, 0o644)
+        return [Place(path, "/etc/resolv.conf")]
+
     def _call(self, *command: str) -> list[str]:
-        options = gvisor_bundle.arguments(f"{self.box}/runsc", self.job["platform"], rootless=self.job["rootless"])
+        options = gvisor_bundle.arguments(
+            f"{self.box}/runsc",
+            self.job["platform"],
+            rootless=self.job["rootless"],
+            networked=self.job["network"] == "all",
+        )
         return [self.job["runsc"], *options, *command]
 
     def _run(self) -> tuple[int, int]:
@@ -137,6 +156,8 @@ class GVisorWall(Wall):
             self._limits.enter()
             for fd, source in enumerate(stdio):
                 os.dup2(source, fd)
+            if self._network >= 0:
+                gvisor_network.admit(self._network)
             kernel.close_from(3)
             os.setsid()
             _open_many_files()
@@ -182,6 +203,10 @@ class GVisorWall(Wall):
         tree.kill_all(os.getpid())
         self._limits.remove()
         self._control = None
+        if self._network >= 0:
+            os.close(self._network)
+            self._network = -1
+        network.forget(self._name, self.box)
         if self._storage is not None:
             self._storage.close()
 
