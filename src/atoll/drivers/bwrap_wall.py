@@ -93,6 +93,7 @@ class BwrapWall(Wall):
         self.facts |= {"home": self._places.home, "codebase": order.get("codebase"), "environment": environment or None}
         self._quota = told["quota"]
         born = {"facts": told, "memory": order["memory"], "quota": told["quota"], "first": self.guest}
+        born["pids"] = order["pids"]
         self._dog = Watchdog.needed(born, self.box)
         self._headroom = Headroom.needed(born, self._places, self._id)
 

@@ -250,6 +250,11 @@ class Builder:
         for name in jail.HIDDEN_DIRECTORIES:
             if os.path.exists(name):
                 options += ["--ro-bind", f"{_ROOT}{jail.EMPTY_DIRECTORY}", name]
+        if self._order.rootless and jail.is_hosts_root():
+            for name in jail.WRITABLE_BY_ID:
+                options += ["--ro-bind-try", name, name]
+            for name in filter(os.path.exists, jail.READABLE_BY_ID):
+                options += ["--dev-bind", f"{_ROOT}/dev/null", name]
         for number, target in enumerate(self._targets):
             options += ["--bind", f"{_PLACES}/{number}", target]
         options += ["--chdir", self._job["workdir"], "--seccomp", str(code)]

@@ -6,7 +6,7 @@ import os
 import sys
 
 from ..errors import Unsupported
-from . import cgroups, disk, kernel, landlock, rootfs, seccomp, views
+from . import cgroups, disk, jail, kernel, landlock, rootfs, seccomp, views
 from .layout import Layout
 from .settings import Settings
 
@@ -63,6 +63,7 @@ def find_out(
         has_loop=not rootless and disk.available(),
         recipe=_recipe(rootless) if rules else None,
         environment=environment,
+        hosts_root=rootless and jail.is_hosts_root(),
     )
 
 

@@ -154,10 +154,15 @@ def hide_in_proc() -> None:
             kernel.mount(EMPTY_DIRECTORY, name, None, kernel.MS_BIND)
 
 
+def is_hosts_root() -> bool:
+    """Whether this process has the id of the host's root, whatever it is called here."""
+    return os.stat("/proc/sys").st_uid == os.geteuid()
+
+
 def close_proc_to_root() -> None:
-    """Where the user of this namespace is the host's root, who lacks rights and has his id: with /proc/sys alone he is
-    the host. For who is such a user himself, and may still mount."""
-    if os.stat("/proc/sys").st_uid != os.geteuid():
+    """Where the sandbox's user has the id of the host's root, who lacks rights: with /proc/sys alone he is the host.
+    For who is that user himself, and may still mount."""
+    if not is_hosts_root():
         return
     for name in WRITABLE_BY_ID:
         if os.path.exists(name):

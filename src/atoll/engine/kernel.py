@@ -187,11 +187,12 @@ def mount_setattr(fd: int, attributes: int, *, recursive: bool, userns: int = 0,
     syscall("mount_setattr", fd, b"", flags, packed, len(packed))
 
 
-def bind(source: str, target: str, *, read_only: bool) -> None:
-    """Mount a directory or file at another place, without set-uid and devices."""
+def bind(source: str, target: str, *, read_only: bool, device: bool = False) -> None:
+    """Mount a directory or file at another place, without set-uid and devices, unless it is one. A device is as good on
+    a read-only mount; nobody changes its mode there."""
     fd = open_tree(source, recursive=True)
     try:
-        attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (MOUNT_ATTR_RDONLY if read_only else 0)
+        attributes = MOUNT_ATTR_NOSUID | (0 if device else MOUNT_ATTR_NODEV) | (MOUNT_ATTR_RDONLY if read_only else 0)
         mount_setattr(fd, attributes, recursive=True)
         move_mount(fd, target)
     finally:

@@ -24,7 +24,7 @@ def plan(job: dict[str, Any], settings: Settings) -> dict[str, Any]:
     enforcement = {
         "memory": "kernel" if "memory" in held else "polled",
         # Without a control group RLIMIT_NPROC counts in the sandbox's own user namespace.
-        "pids": "kernel",
+        "pids": "polled" if settings.hosts_root and "pids" not in held else "kernel",
         "cpu": "kernel" if job["cpu"] is not None else "none",
         "disk": "kernel" if loop else "polled",
     }

@@ -318,6 +318,7 @@ class Midwife:
             "ignore": job["ignore"],
             "memory": job["memory"],
             "quota": job["quota"],
+            "pids": job["pids"],
             "facts": facts,
         }
         messages.send(maker, {"ready": facts}, ours.fileno())

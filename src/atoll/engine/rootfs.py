@@ -142,8 +142,8 @@ def _devices(root: str) -> None:
     for name in _DEVICES:
         target = f"{root}/dev/{name}"
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
-        # A device on a mount without devices cannot be opened, so these few are bound plainly.
-        kernel.mount(f"/dev/{name}", target, None, kernel.MS_BIND)
+        # They are the host's own: who has the id of its root could give them another mode.
+        kernel.bind(f"/dev/{name}", target, read_only=True, device=True)
     for link, to in (
         ("fd", "/proc/self/fd"),
         ("stdin", "/proc/self/fd/0"),

@@ -43,6 +43,8 @@ class Settings(NamedTuple):
     nurse: socket.socket | None = None
     orders: socket.socket | None = None
     held: tuple[int, ...] = ()
+    # Whether code has the id of the host's root, who lacks rights: the kernel counts no processes of that id.
+    hosts_root: bool = False
 
 
 class BirthFailed(Exception):

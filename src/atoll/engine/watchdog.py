@@ -26,7 +26,8 @@ class Watchdog:
         held = born["facts"]["limits"]
         memory = born["memory"] if held["memory"] == "polled" else None
         disk = born["quota"] if held["disk"] == "polled" else None
-        return cls(memory, disk, box, born["first"]) if memory or disk else None
+        most = born["pids"] if held["pids"] == "polled" else None
+        return cls(memory, disk, box, born["first"], most) if memory or disk or most else None
 
     def __init__(self, memory: int | None, disk: int | None, box: str, first: int, most: int | None = None) -> None:
         self._most = most
