@@ -39,6 +39,8 @@ CLOUDPICKLE = f"{GUEST}/cloudpickle"
 """Where the caller's cloudpickle is in the tree, if there is one."""
 ALONE = GUEST
 """Where walls show what `self_contained` gives, so that the guest has one path everywhere."""
+WHEELS = "/usr/share/python-wheels"
+"""Where a distribution keeps the wheel of pip beside a Python without it, on the host and in the tree."""
 # Changes with what is put into a tree.
 _FORMAT = 2
 _OLD = 30 * 86400.0
@@ -142,7 +144,8 @@ def tag() -> str:
 
     seen = [f"{_FORMAT}", sys.version]
     pickle = f"{cloudpickle_directory()}/cloudpickle.py"
-    for path in (interpreter(), os.__file__, pickle, "/bin/sh", "/usr/bin/env", "/etc/ld.so.cache"):
+    pip = (f"{site_packages()}/pip", WHEELS)
+    for path in (interpreter(), os.__file__, pickle, *pip, "/bin/sh", "/usr/bin/env", "/etc/ld.so.cache"):
         with contextlib.suppress(OSError):
             found = os.stat(path)
             seen.append(f"{path} {found.st_ino} {found.st_size} {found.st_mtime_ns}")
