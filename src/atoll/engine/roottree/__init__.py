@@ -176,7 +176,7 @@ def _once(home: str, name: str, make: Callable[[str], None]) -> str:
         try:
             os.mkdir(draft, 0o755)
             make(draft)
-            _open_to_all(draft)
+            open_to_all(draft)
             os.rename(draft, target)
         except BaseException:
             remove_tree(draft)
@@ -201,13 +201,14 @@ def _forget_old(roots: str) -> None:
                 os.close(lock)
 
 
-def _open_to_all(root: str) -> None:
-    """Every sandbox reads it, whatever the caller's umask."""
+def open_to_all(root: str) -> None:
+    """Let every sandbox read a tree, and start what its owner may, whatever the caller's umask."""
     for directory, _, names in os.walk(root):
         found = os.stat(directory).st_mode
         os.chmod(directory, found & 0o7777 | 0o755)  # noqa: S103 - that is the point
         for name in names:
             path = f"{directory}/{name}"
             found = os.lstat(path).st_mode
-            if stat.S_ISREG(found) and found & 0o444 != 0o444:
-                os.chmod(path, found & 0o7777 | 0o444)
+            wanted = found | (0o555 if found & stat.S_IXUSR else 0o444)
+            if stat.S_ISREG(found) and found != wanted:
+                os.chmod(path, stat.S_IMODE(wanted))
