@@ -10,6 +10,7 @@ from ..runsc import needs_runsc
 from .as_user import OtherUser
 
 WHAT_DIFFERS = (
+    "test_a_network_leads_out_and_not_into_the_host_s_loopback",
     "test_a_paused_sandbox_stands_still_and_then_goes_on",
     "test_a_sandbox_begins_where_a_snapshot_was_taken",
     "test_a_stopped_sandbox_keeps_its_files_and_nothing_else",

@@ -15,6 +15,7 @@ from atoll import ProtocolError, Sandbox, SandboxError, Snapshots
 from atoll.drivers.gvisor_wall import GVisorWall
 from atoll.engine import roottree
 from atoll.engine.steward import asking
+from atoll.engine.steward.lent import Lent
 from atoll.home import state_dir
 
 from ..runsc import left_of, needs_runsc
@@ -166,6 +167,7 @@ def test_what_a_guest_says_of_writers_neither_ends_its_steward_nor_keeps_it_busy
     odd = [{**writer, "pid": float("inf")}, {**writer, "pid": None}, {}, "text", writer]
     wall = GVisorWall.__new__(GVisorWall)
     wall.job, wall._control = {"places": [["/host", "/workspace", True]]}, socket.socket()
+    wall._lent = Lent(wall.job)
     for said, pids in ((odd, [7]), ([writer] * 50_000, [7] * 16), ({"pid": 7}, []), (None, [])):
         monkeypatch.setattr(asking, "ask", lambda *_, said=said: {"writers": said})
         assert [each.pid for each in wall._told_writers()] == pids

@@ -26,6 +26,13 @@ SEEN = "import of_a_root, sys; of_a_root.A, sys.executable"
 
 @pytest.fixture
 def index(tmp_path, monkeypatch):
+    """What comes from it is installed by another user, whatever this one's umask."""
+    before = os.umask(0o077)
+    yield _index(tmp_path, monkeypatch)
+    os.umask(before)
+
+
+def _index(tmp_path, monkeypatch):
     wheels.make(tmp_path, NAME, {"of_a_root.py": "A = 1\n"})
     wheels.use_only(tmp_path, monkeypatch)
     return tmp_path

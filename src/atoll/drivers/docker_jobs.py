@@ -191,6 +191,8 @@ def _furnish(box: str, uid: int, gid: int, known: str) -> None:
     for name, content in docker_entry.files(LINE_INSIDE).items():
         with open(f"{box}/{LINE}/{name}", "wb") as file:
             file.write(content)
+    for name in (LINE, _VOID, "etc"):
+        roottree.open_to_all(f"{box}/{name}")
 
 
 def _copy(source: str, target: str) -> None:

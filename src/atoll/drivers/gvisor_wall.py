@@ -160,6 +160,7 @@ class GVisorWall(Wall):
                 gvisor_network.admit(self._network)
             kernel.close_from(3)
             os.setsid()
+            os.umask(0o022)  # what runsc makes to mount on is for all in there
             _open_many_files()
             os.execve(command[0], command, {"PATH": os.defpath})  # noqa: S606 - argv, no shell
         except BaseException as error:  # noqa: BLE001 - the steward reads it
@@ -335,6 +336,7 @@ def skeleton(tree: str, target: str) -> tuple[str, list[Place]]:
     for path in (*_SYSTEM, roottree.GUEST):
         os.makedirs(target + path, exist_ok=True)
         shown.append(Place(tree + path, path))
+    roottree.open_to_all(target)
     return target, shown
 
 

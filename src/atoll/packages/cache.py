@@ -163,9 +163,11 @@ def publish(environment: Environment, path: str, about: dict[str, Any]) -> None:
     Raises:
         OSError: the disk refuses.
     """
+    from ..engine.roottree import open_to_all
+
     with open(f"{path}/about.json", "w", encoding="utf-8") as file:
         json.dump({"packages": environment.packages, **about}, file, indent=1)
-    os.chmod(f"{path}/tree", 0o755)  # noqa: S103 - every sandbox reads it, whatever the caller's umask
+    open_to_all(f"{path}/tree")
     _flush(path)
     os.rename(path, environment.place)
     _flush(directory(environment.home))

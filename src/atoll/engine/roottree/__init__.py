@@ -39,6 +39,8 @@ CLOUDPICKLE = f"{GUEST}/cloudpickle"
 """Where the caller's cloudpickle is in the tree, if there is one."""
 ALONE = GUEST
 """Where walls show what `self_contained` gives, so that the guest has one path everywhere."""
+WHEELS = "/usr/share/python-wheels"
+"""Where a distribution keeps the wheel of pip beside a Python without it, on the host and in the tree."""
 # Changes with what is put into a tree.
 _FORMAT = 2
 _OLD = 30 * 86400.0
@@ -142,7 +144,8 @@ def tag() -> str:
 
     seen = [f"{_FORMAT}", sys.version]
     pickle = f"{cloudpickle_directory()}/cloudpickle.py"
-    for path in (interpreter(), os.__file__, pickle, "/bin/sh", "/usr/bin/env", "/etc/ld.so.cache"):
+    pip = (f"{site_packages()}/pip", WHEELS)
+    for path in (interpreter(), os.__file__, pickle, *pip, "/bin/sh", "/usr/bin/env", "/etc/ld.so.cache"):
         with contextlib.suppress(OSError):
             found = os.stat(path)
             seen.append(f"{path} {found.st_ino} {found.st_size} {found.st_mtime_ns}")
@@ -173,7 +176,7 @@ def _once(home: str, name: str, make: Callable[[str], None]) -> str:
         try:
             os.mkdir(draft, 0o755)
             make(draft)
-            _open_to_all(draft)
+            open_to_all(draft)
             os.rename(draft, target)
         except BaseException:
             remove_tree(draft)
@@ -198,13 +201,14 @@ def _forget_old(roots: str) -> None:
                 os.close(lock)
 
 
-def _open_to_all(root: str) -> None:
-    """Every sandbox reads it, whatever the caller's umask."""
+def open_to_all(root: str) -> None:
+    """Let every sandbox read a tree, and start what its owner may, whatever the caller's umask."""
     for directory, _, names in os.walk(root):
         found = os.stat(directory).st_mode
         os.chmod(directory, found & 0o7777 | 0o755)  # noqa: S103 - that is the point
         for name in names:
             path = f"{directory}/{name}"
             found = os.lstat(path).st_mode
-            if stat.S_ISREG(found) and found & 0o444 != 0o444:
-                os.chmod(path, found & 0o7777 | 0o444)
+            wanted = found | (0o555 if found & stat.S_IXUSR else 0o444)
+            if stat.S_ISREG(found) and found != wanted:
+                os.chmod(path, stat.S_IMODE(wanted))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import compileall
 import contextlib
+import glob
 import os
 import shutil
 import subprocess
@@ -12,7 +13,19 @@ import sys
 from ...guest import begin
 from .. import rootfs
 from ..launch import cloudpickle_directory
-from . import CLOUDPICKLE, GUEST, LIBRARY, PYTHON, SITE_PACKAGES, gathering, interpreter, package_directory, tools
+from . import (
+    CLOUDPICKLE,
+    GUEST,
+    LIBRARY,
+    PYTHON,
+    SITE_PACKAGES,
+    WHEELS,
+    gathering,
+    interpreter,
+    package_directory,
+    site_packages,
+    tools,
+)
 from .copying import Copier, merged
 
 _EMPTY = ("proc", "sys", "dev", "run", "workspace", "home/user", "root", "var", "opt", "srv", "mnt", "etc", "packages")
@@ -32,6 +45,7 @@ def tree(root: str) -> None:
     _skeleton(root)
     _tools(copier)
     _python(copier)
+    _pip(copier)
     copier.libraries(tools.LIBRARIES)
     _etc(copier)
     _guest(copier)
@@ -102,6 +116,18 @@ def _python(copier: Copier) -> None:
     copier.directory(rootfs.library(), LIBRARY, _is_left_out)
     for path in _extensions():  # they lie elsewhere on some systems
         copier.file(path, f"{LIBRARY}/lib-dynload/{os.path.basename(path)}")
+
+
+def _pip(copier: Copier) -> None:
+    """As a command, where the base installation has it; and as the wheel that a distribution keeps beside Python."""
+    if os.path.isdir(f"{site_packages()}/pip"):
+        for name in ("pip", "pip3"):
+            path = f"{copier.root}/usr/local/bin/{name}"
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(f'#!/bin/sh\nexec {PYTHON} -m pip "$@"\n')
+            os.chmod(path, 0o755)  # noqa: S103 - a program
+    for wheel in glob.glob(f"{WHEELS}/pip-*.whl"):
+        copier.public(wheel, wheel)
 
 
 def _is_left_out(path: str) -> bool:
