@@ -265,11 +265,12 @@ class Maker:
 
     def close(self):
         """End everything, and look that it has ended."""
-        mounts = residue.mount_namespace(self.zygote()) if self.driver == "jail" else None
+        # A zygote, its keepers and what they remove last have a mount namespace of their own.
+        ours = {residue.mount_namespace(pid) for pid in self.call("zygotes")} - {None}
         self.call("end")
         self.leave()
-        if mounts:
-            eventually(lambda: not residue.in_mount_namespace(mounts), "zygote and keepers are gone")
+        for mounts in ours:
+            eventually(lambda mounts=mounts: not residue.in_mount_namespace(mounts), "zygotes and keepers are gone")
         for directory in (self.top, self._shared):
             if directory:
                 shutil.rmtree(directory)

@@ -3,6 +3,7 @@
 It reads one JSON request a line and answers each with one line, in the order in which they are done.
 """
 
+import contextlib
 import json
 import os
 import socket
@@ -116,6 +117,17 @@ def zygote():
         return struct.unpack("iII", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
 
 
+def zygotes():
+    """The pids of all that live: sandboxes with packages have their own."""
+    run = Layout(state_dir()).run
+    found = []
+    for name in os.listdir(run) if os.path.isdir(run) else ():
+        if name.startswith("zygote-"):
+            with contextlib.suppress(OSError), messages.connect(f"{run}/{name}") as sock:
+                found.append(struct.unpack("iII", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
+    return found
+
+
 def shut_down():
     """End the zygote; the next request starts another, which sweeps."""
     launch.shut_down(state_dir())
@@ -133,8 +145,8 @@ def end():
 
 
 _FUNCTIONS = (
-    create, connect, handle, method, fork, forget, listing, outside, start_zygote, ask_keeper, zygote, shut_down,
-    change_directory, end,
+    create, connect, handle, method, fork, forget, listing, outside, start_zygote, ask_keeper, zygote, zygotes,
+    shut_down, change_directory, end,
 )  # fmt: skip
 _OPERATIONS = {function.__name__: function for function in _FUNCTIONS}
 

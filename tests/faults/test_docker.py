@@ -179,9 +179,9 @@ def test_a_killed_steward_s_container_is_found_and_removed(engine):
     with Sandbox.create("docker") as living:
         os.kill(store.shared().get(sandbox.id).handle.data["pid"], signal.SIGKILL)
         eventually(lambda: sandbox.refresh().status == "gone", "its end is noticed")
-        assert not is_gone(engine, sandbox)
-        assert sweep(engine, home) == [sandbox.id]
-        assert is_gone(engine, sandbox)
+        # The other sandbox's steward sweeps now and then, too, and may be at it.
+        assert sweep(engine, home) in ([sandbox.id], [])
+        eventually(lambda: is_gone(engine, sandbox), "its container is removed")
         assert living.run("echo on").stdout == "on\n"
     assert Sandbox.find({"fault": "orphan"}) is None
     assert not os.path.exists(f"{home}/docker/{sandbox.id}")

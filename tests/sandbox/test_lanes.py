@@ -327,9 +327,10 @@ async def gone(sandbox, word):
 @pytest.mark.anyio
 async def test_a_cancelled_cell_is_stopped_and_its_context_lives(aio_sandbox):
     for _way in ("relayed", "lane"):
+        done = None
         with anyio.move_on_after(0.7) as scope:
-            await aio_sandbox.run_code("kept = 1\n" + sleeper("1055.5"), timeout=None)
-        assert scope.cancelled_caught
+            done = await aio_sandbox.run_code("kept = 1\n" + sleeper("1055.5"), timeout=None)
+        assert scope.cancelled_caught, done
         await gone(aio_sandbox, "1055.5")
         assert (await aio_sandbox.run_code("kept", timeout=30)).text == "1"
 
