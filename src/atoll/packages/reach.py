@@ -11,7 +11,6 @@ import errno
 import ipaddress
 import os
 import socket
-import ssl
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -36,13 +35,22 @@ _CLOSED = tuple(
 def readable(sources: settings.Sources) -> tuple[str, ...]:
     """The files and directories that pip needs to read: this Python's, the system's, and what settings name."""
     home = os.path.expanduser("~")
-    known = ssl.get_default_verify_paths()
     paths = [
         *_SYSTEM, *map(os.path.realpath, _RESOLVING), sys.prefix, sys.base_prefix, *sys.path,
-        known.cafile, known.capath, *map(os.environ.get, _CERTIFICATES),
+        *_certificates(), *map(os.environ.get, _CERTIFICATES),
         os.environ.get("NETRC") or f"{home}/.netrc", f"{home}/_netrc", *sources.shown(),
     ]  # fmt: skip
     return tuple(dict.fromkeys(path for path in paths if path and os.path.exists(path)))
+
+
+def _certificates() -> tuple[str | None, ...]:
+    """Where this Python's own are. One that has no TLS, or cannot load it, needs none: pip does without."""
+    try:
+        import ssl
+    except ImportError:
+        return ()
+    known = ssl.get_default_verify_paths()
+    return known.cafile, known.capath
 
 
 def guard(sources: settings.Sources) -> None:
