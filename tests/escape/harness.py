@@ -271,9 +271,12 @@ class Maker:
         self.leave()
         for mounts in ours:
             eventually(lambda mounts=mounts: not residue.in_mount_namespace(mounts), "zygotes and keepers are gone")
-        for directory in (self.top, self._shared):
-            if directory:
-                shutil.rmtree(directory)
+        # What has a mount namespace that this process may not see is not waited for, and removes its own at its end.
+        for directory in filter(None, (self.top, self._shared)):
+            shutil.rmtree(directory, ignore_errors=True)
+            eventually(
+                lambda path=directory: not os.path.exists(path) or shutil.rmtree(path, True), f"{directory} goes"
+            )
 
 
 def script(attempt, *arguments):

@@ -153,13 +153,14 @@ def test_the_variables_of_a_running_cell_are_told_as_lost(make):
     box.checkpoint()
     box.run_code("x = 2")
     wait = "import os, time\nwhile not os.path.exists('/tmp/enough'): time.sleep(0.01)"
-    thread = threading.Thread(target=lambda: box.run_code(wait, timeout=30))
+    ended = []
+    thread = threading.Thread(target=lambda: ended.append(box.run_code(wait, timeout=30)))
     thread.start()
     try:
         made = None
         while made is None or "main" not in made.lost:
             if made is not None:
-                assert thread.is_alive()
+                assert thread.is_alive(), (ended, made)
             made = box.snapshot(wait=0)
     finally:
         box.files.write("/tmp/enough", "")

@@ -168,6 +168,10 @@ def _guarded(command: Callable[[], int]) -> int:
         code = _explain(error)
         if code is None:
             raise
+        # An interrupt may have come between the call of a coroutine function and its first step: Python would tell.
+        import warnings
+
+        warnings.simplefilter("ignore", RuntimeWarning)
         return code
 
 

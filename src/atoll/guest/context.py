@@ -216,6 +216,13 @@ class Context:
     def _press_lane(self, link: ContextLink, lane: int, channel: int, since: float, done: Callable[[], None]) -> None:
         pressing = Pressing(self._machine, link, lane)
 
+        def next_began() -> Optional[int]:
+            """When the request after this one began, if one has."""
+            begun = link.shared.begun
+            if not link.alive or begun.lane == 0 or (begun.lane, begun.channel) == (lane, channel):
+                return None
+            return ticks(min(begun.since, monotonic()))
+
         def look() -> None:
             begun = link.shared.begun
             if link.alive and (begun.lane, begun.channel) == (lane, channel):
@@ -223,7 +230,8 @@ class Context:
                 return
             pressing.cease()
             spared = link.pid if link.alive else 0
-            self._machine.killer.kill_since(link.mark, ticks(min(since, monotonic())), spared, done)
+            start = ticks(min(since, monotonic()))
+            self._machine.killer.kill_since(link.mark, start, spared, done, until=next_began)
 
         look()
 

@@ -40,11 +40,26 @@ class Killer:
         """Kill a command; `done` once nothing of it is left."""
         self._kill(lambda table: self._members(mark, table), done, mark)
 
-    def kill_since(self, mark: int, start: int, spared: int, done: Callable[[], None]) -> None:
-        """Kill what a context has started since `start` (ticks since boot), but not the context itself."""
+    def kill_since(
+        self,
+        mark: int,
+        start: int,
+        spared: int,
+        done: Callable[[], None],
+        until: Callable[[], Optional[int]] = lambda: None,
+    ) -> None:
+        """Kill what a context has started since `start` (ticks since boot), but not the context itself.
+
+        `until` tells when what is not to be killed began, if it has: the next cell starts processes, too.
+        """
 
         def selected(table: Dict[int, Task]) -> Set[int]:
-            seeds = [t.pid for t in table.values() if t.mark == mark and t.start >= start and t.pid != spared]
+            end = until()
+            seeds = [
+                t.pid
+                for t in table.values()
+                if t.mark == mark and t.start >= start and t.pid != spared and (end is None or t.start < end)
+            ]
             return self._with_descendants(seeds, table) - {spared}
 
         self._kill(selected, done)
@@ -131,7 +146,8 @@ class Killer:
         """Until nobody is found, in a time in which nobody was born: who is born after the table was listed, of one who
         has died before it was read, is not in it."""
         pauses = iter(_PAUSES)
-        looks = iter(range(_LOOKS))
+        # Of a context the next cell may be starting processes by now.
+        looks = iter(range(_LOOKS if mark is not None else 0))
 
         def attempt() -> None:
             newest = newest_pid()

@@ -11,6 +11,7 @@ from ...sync import Sandbox
 from ...types import Capability
 from ..base import Checks, Make
 from ..needs import lacking, needs
+from ..waiting import eventually
 
 HELD = "exec 3>held; echo ready; sleep 1000"
 
@@ -55,7 +56,8 @@ class HistoryChecks(Checks):
         sandbox.run_code("x = 2; y = 3")
         sandbox.run("echo two > f; echo new > g")
         sandbox.start("sleep 98765")
-        assert any("98765" in each.command for each in sandbox.processes())
+        # It is listed by another name until it has become the program.
+        eventually(lambda: any("98765" in each.command for each in sandbox.processes()), "it is listed")
         sandbox.rollback(name)
         assert sandbox.run("cat f; ls").stdout == "one\nf\n"
         assert sandbox.run_code("x, 'y' in globals()").text == "(1, False)"
