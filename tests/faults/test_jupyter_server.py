@@ -104,8 +104,10 @@ def test_the_token_is_kept_from_the_registry_the_state_and_the_sandbox(server, u
         small = [path for path in places if os.path.isfile(path) and os.path.getsize(path) < 64 << 20]
         planted = tmp_path / "planted"
         planted.write_text(server.token)
-        look = ["grep", "--files-with-matches", "--fixed-strings", "--text", server.token, str(planted), *small]
-        found = subprocess.run(look, capture_output=True, text=True, check=False).stdout
+        # By xargs: there may be more of them than one command takes.
+        look = ["xargs", "-0", "grep", "--files-with-matches", "--fixed-strings", "--text", server.token]
+        listed = "\0".join([str(planted), *small])
+        found = subprocess.run(look, input=listed, capture_output=True, text=True, check=False).stdout
         assert found.splitlines() == [str(planted)]
 
 
