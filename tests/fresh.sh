@@ -39,8 +39,6 @@ mount -t tmpfs -o mode=1777 tmpfs /tmp
 mount -t tmpfs -o mode=755 tmpfs /run
 umount -l /outer
 cd /work/atoll
-# What waits to make sandboxes is killed with this namespace, and would leave its control groups to the outer machine.
-trap '.venv/bin/atoll doctor --stop-helpers && sleep 3' EXIT
 for target in "$@"; do
   began=$(date +%s)
   echo "== make $target"
