@@ -303,8 +303,7 @@ def _refuse_undeclared(driver: Driver, spec: Spec, wishes: Mapping[str, Any]) ->
 
 def _refuse_beyond_the_machine(resources: Resources) -> None:
     """A limit that nothing can reach is a mistake in its unit, or was meant for another machine."""
-    cores = os.cpu_count()
-    if resources.cpu is not None and cores is not None and resources.cpu > cores:
+    if resources.cpu is not None and (cores := os.cpu_count()) is not None and resources.cpu > cores:
         raise InvalidInput(f"cpu is {resources.cpu:g}, and this machine has {cores}; give at most that, or None.")
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     # Swap may hold more than the memory, not many times as much.

@@ -42,10 +42,11 @@ class JailDriver(Forks, LayeredHistory):
         if spec.snapshot and resume is None:
             manifest = await self.find_snapshot(spec.snapshot)
             job["stack"], known = manifest["stack"], manifest.get("codebase")
-        return await self._make_all(spec, job, register, known, resume)
+        return await self._make_all(home, spec, job, register, known, resume)
 
     async def _make_all(
         self,
+        home: str,
         spec: Spec,
         job: dict[str, Any],
         register: Register,
@@ -53,13 +54,12 @@ class JailDriver(Forks, LayeredHistory):
         resume: Handle | None = None,
     ) -> Handle:
         """Make a sandbox with what it is made of kept from being removed meanwhile."""
-        home = state_dir()
         if spec.codebase is not None and "codebase" not in job:
             from ..codebases import uses
 
             with uses.used(spec.codebase, known) as version:
                 job = {**job, "source": version.tree, "codebase": version.data()}
-                return await self._make_all(spec, job, register, known, resume)
+                return await self._make_all(home, spec, job, register, known, resume)
         if not spec.packages:
             return await self._make(home, job, register)
         from ..packages import cache, choosing

@@ -25,7 +25,6 @@ COMMON: dict[str, Any] = {
     "stack": {"work": [], "tmp": [], "home": [], "top": "disk"},
     "permissions": None,
     "ignore": [],
-    # Whether it is made without a nursery, so that contexts can be brought to it from another one.
 }
 
 

@@ -11,6 +11,7 @@
     disk                        the file behind a kernel-enforced disk limit
     stopped                     written by `stop` and `checkpoint`: the time until which the files are kept
     stack                       the layers below these; see `layers`
+    network                     something on the host's network is named after it; see `network`
 <home>/jail/images/<digest>/    unpacked `image=` archives
 <home>/jail/layers/  snapshots/ what snapshots and forks share; see `layers`
 ```
@@ -34,6 +35,11 @@ def targets(workdir: str) -> dict[str, str]:
     """Where the writable places are seen, by name; /tmp is the last. A workspace that is the home takes its place."""
     home = {} if workdir == HOME_INSIDE else {"home": HOME_INSIDE}
     return {**home, "work": workdir, "tmp": "/tmp"}
+
+
+def network_mark(box: str) -> str:
+    """The file that tells that something on the host's network is named after a sandbox, for whoever cleans up."""
+    return f"{box}/network"
 
 
 class Layout:

@@ -61,6 +61,15 @@ class Midwife:
         self._box = settings.layout.box(sandbox)
         self._uid = os.getuid() if settings.rootless else FIRST_UID + keeper % UIDS
         self._group = cgroups.Group(settings.hierarchy, sandbox) if settings.hierarchy else None
+        # What the caller is told is found out before there is one, who would wait for it.
+        self._facts = {
+            "id": sandbox,
+            "pid": keeper,
+            "started": started_at(keeper),
+            "uid": self._uid,
+            "walls": limits.walls(settings),
+        }
+        self._limits: tuple[int, int, float | None] | None = None
         self._listener = messages.listen(settings.layout.socket(sandbox))
         self._pid = 0
         self._pidfd = -1
@@ -96,13 +105,21 @@ class Midwife:
         else:
             with jail.inside(self._pid):
                 self._enter(job)
+        if parked:
+            self._limit(job)
+
+    def _limit(self, job: dict[str, Any]) -> None:
+        """Set the limits of its control group, unless they are these already. Raises OSError."""
+        wanted = job["memory"], job["pids"], job["cpu"]
+        if self._group and wanted != self._limits:
+            self._group.limit(*wanted)
+            self._limits = wanted
 
     def finish(self, job: dict[str, Any]) -> None:
         """Apply the caller's wishes and have the wall closed. Raises as `start` does."""
         if not job["resume"]:
             headroom.check(self._box)
-        if self._group:
-            self._group.limit(job["memory"], job["pids"], job["cpu"])
+        self._limit(job)
         if job["network"] == "all":
             from .network import connect_all
 
@@ -298,16 +315,10 @@ class Midwife:
     def deliver(self, job: dict[str, Any], maker: socket.socket) -> Delivery:
         """Tell the maker, with a stream to the guest; gives all that there is to keep."""
         facts = {
-            "id": self._id,
-            "pid": self._keeper,
-            "started": started_at(self._keeper),
-            "uid": self._uid,
+            **self._facts,
             "limits": job["enforcement"],
-            "walls": limits.walls(self._settings),
             "view": self._view.recipe if self._view else None,
         }
-        ours, theirs = messages.stream()
-        socket.send_fds(self._control, [b"c"], [theirs.fileno()])
         born = {
             "first": self._pid,
             "born": time.time(),
@@ -321,9 +332,13 @@ class Midwife:
             "pids": job["pids"],
             "facts": facts,
         }
-        messages.send(maker, {"ready": facts}, ours.fileno())
-        ours.close()
-        theirs.close()
+        ours, theirs = messages.stream()
+        with ours, theirs:
+            # The maker first: it waits, and a guest that wakes may take the processor from this process.
+            messages.send(maker, {"ready": facts}, ours.fileno())
+            # That a guest is dead by now its keeper hears by itself, as at any later time.
+            with contextlib.suppress(OSError):
+                socket.send_fds(self._control, [b"c"], [theirs.fileno()])
         fds = [self._control.detach(), self._listener.detach(), maker.detach()]
         # None, or one: only who has one may be followed by more.
         nursed = [] if self._pidfd < 0 else [self._pidfd]

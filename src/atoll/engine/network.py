@@ -15,6 +15,7 @@ import time
 
 from . import closed, firewall, kernel
 from .closed import tool
+from .layout import network_mark
 from .settings import BirthFailed
 
 _SUBNETS = 1 << 14
@@ -80,19 +81,14 @@ def _forward() -> None:
 
 def _pass_the_firewall(name: str, box: str) -> None:
     # Written down first: what is not there can be removed, too.
-    with open(_marker(box), "w", encoding="ascii") as file:
+    with open(network_mark(box), "w", encoding="ascii") as file:
         file.write(_FIREWALL)
     try:
         passed = firewall.let_pass(name)
     except OSError as error:
         raise BirthFailed(f'network="all" cannot be had: {error}.', "unsupported") from error
     if not passed:
-        os.truncate(_marker(box), 0)
-
-
-def _marker(box: str) -> str:
-    """Tells that something on the host is named after the sandbox, for whoever cleans up."""
-    return f"{box}/network"
+        os.truncate(network_mark(box), 0)
 
 
 def _connect_root(sandbox: str, box: str, pid: int) -> None:
@@ -103,7 +99,7 @@ def _connect_root(sandbox: str, box: str, pid: int) -> None:
         triple for triple in (_subnet(sandbox, attempt) for attempt in range(_SUBNETS)) if triple[1] not in known
     )
     inside = [nsenter, f"--net=/proc/{pid}/ns/net", ip]
-    os.close(os.open(_marker(box), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    os.close(os.open(network_mark(box), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     try:
         # The rules first: there is no moment without them.
         closed.put_up(_rules(sandbox, subnet))
@@ -126,7 +122,7 @@ def forget(sandbox: str, box: str) -> None:
     Raises:
         OSError: a tool that was there is gone.
     """
-    if not os.path.exists(_marker(box)):
+    if not os.path.exists(network_mark(box)):
         return
     import subprocess
 
@@ -141,11 +137,11 @@ def forget(sandbox: str, box: str) -> None:
     if _passes_the_firewall(box):
         firewall.take_back(name)
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(_marker(box))
+        os.unlink(network_mark(box))
 
 
 def _passes_the_firewall(box: str) -> bool:
-    with contextlib.suppress(OSError), open(_marker(box), encoding="ascii") as file:
+    with contextlib.suppress(OSError), open(network_mark(box), encoding="ascii") as file:
         return file.read() == _FIREWALL
     return False
 

@@ -14,7 +14,7 @@ import time
 
 from . import cgroups, messages
 from .layers import Layers
-from .layout import Layout
+from .layout import Layout, network_mark
 from .removal import remove_tree
 from .settings import ID_PREFIX, Settings, started_at
 
@@ -82,9 +82,11 @@ def remove(places: Layout, hierarchy: cgroups.Hierarchy | None, sandbox: str) ->
 
 def forget(sandbox: str, box: str) -> None:
     """Take down the network that was set up on the host for a sandbox."""
-    from . import network
+    # Few have one, and to import what removes it takes longer than all else that a sandbox's end does.
+    if os.path.exists(network_mark(box)):
+        from . import network
 
-    network.forget(sandbox, box)
+        network.forget(sandbox, box)
 
 
 def sweep(settings: Settings) -> None:
