@@ -26,8 +26,8 @@ from ..engine import (
     staging,
     threshold,
     usage,
+    watches,
 )
-from ..engine.headroom import Headroom
 from ..engine.layers import Layers
 from ..engine.layout import Layout
 from ..engine.recording import Recorder
@@ -35,7 +35,7 @@ from ..engine.restack import Sandbox
 from ..engine.settings import FIRST_UID, UIDS, BirthFailed, Settings
 from ..engine.steward.wall import StartFailed, Wall
 from ..engine.views import View
-from ..engine.watchdog import Watchdog
+from ..engine.watch import Watch
 from .bwrap_binary import Binary
 from .bwrap_birth import bear
 from .bwrap_world import Order
@@ -58,8 +58,8 @@ class BwrapWall(Wall):
         hierarchy = cgroups.find()
         self._group = cgroups.Group(hierarchy, self._id) if hierarchy else None
         self._stacked = False
-        self._dog: Watchdog | None = None
-        self._headroom: Headroom | None = None
+        self._own_watches: list[Watch] = []
+        self._watches: list[Watch] = []
         self._frozen = False
         self._view: View | None = None
         self._rules = places.Rules.of(self._order)
@@ -94,8 +94,7 @@ class BwrapWall(Wall):
         self._quota = told["quota"]
         born = {"facts": told, "memory": order["memory"], "quota": told["quota"], "first": self.guest}
         born["pids"] = order["pids"]
-        self._dog = Watchdog.needed(born, self.box)
-        self._headroom = Headroom.needed(born, self._places, self._id)
+        self._own_watches, self._watches = watches.needed(born, self._places, self._id, self._processes)
 
     def _cross(self) -> None:
         """An ordinary user keeps its sandboxes from a user namespace in which it may mount."""
@@ -112,7 +111,7 @@ class BwrapWall(Wall):
         threshold.crossed = True
 
     def tend(self, now: float) -> float:
-        watching = [each for each in (None if self._frozen else self._dog, self._headroom) if each is not None]
+        watching = self._watches if self._frozen else [*self._own_watches, *self._watches]
         for each in watching:
             each.look(now)
         return min((each.due(now) for each in watching), default=float("inf"))
@@ -135,6 +134,9 @@ class BwrapWall(Wall):
             rules=self._rules,
             view=self._view,
         )
+
+    def _processes(self) -> list[int]:
+        return self._sandbox.processes()
 
     orders = frozenset(("restack", "stage"))
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from . import disk
 from .layers import Layers
 from .layout import Layout
 from .settings import BirthFailed
+from .watch import Steps, Watch
 
 # What is left to the host: a share of its disk, but no more than this many bytes.
 _SHARE, _MOST = 20, 256 << 20
@@ -55,7 +56,7 @@ def check(directory: str) -> None:
         )
 
 
-class Headroom:
+class Headroom(Watch):
     """Keeps one sandbox's disk from promising what the host's does not have.
 
     Args:
@@ -74,20 +75,14 @@ class Headroom:
         return cls(box, lambda: f"{box}/{layers.stack(sandbox).top}", f"/proc/{born['first']}/root/tmp", born["quota"])
 
     def __init__(self, directory: str, image: Callable[[], str], place: str, quota: int) -> None:
+        super().__init__()
         self._directory = directory
         self._image = image
         self._place = place
         self._quota = quota
         self._usual: dict[str, int] = {}
-        self._next = 0.0
 
-    def due(self, now: float) -> float:
-        """Seconds until it wants to look again."""
-        return max(0.0, self._next - now)
-
-    def look(self, now: float) -> None:
-        if self.due(now) > 0:
-            return
+    def _steps(self) -> Steps:
         try:
             allowed = spare(self._directory) // 2
         except OSError:
@@ -98,11 +93,11 @@ class Headroom:
         if is_short or self._usual:
             # A sandbox may be ending, or stand on another disk by now.
             with contextlib.suppress(OSError, ValueError):
-                unwritten, disks = _unwritten(self._directory)
+                unwritten, disks = yield from _unwritten(self._directory)
                 # All of them ask for all: together they must not be busy with it.
                 wait = max(wait, disks * _EACH)
                 self._hold_back(max(0, allowed - unwritten // 2))
-        self._next = now + min(_LONG, max(_SHORT, wait))
+        return min(_LONG, max(_SHORT, wait))
 
     def _hold_back(self, allowed: int) -> None:
         table = f"{_TABLE}/{os.path.basename(disk.device_of(self._image()))}"
@@ -118,7 +113,7 @@ class Headroom:
                 self._usual.clear()
 
 
-def _unwritten(directory: str) -> tuple[int, int]:
+def _unwritten(directory: str) -> Generator[None, None, tuple[int, int]]:
     """Bytes that sandboxes have written and this file system was not asked for yet, and how many disks are on it."""
     found = disks = 0
     for image, device in disk.devices().items():
@@ -127,4 +122,5 @@ def _unwritten(directory: str) -> tuple[int, int]:
                 disks += 1
                 with open(f"{_TABLE}/{os.path.basename(device)}/delayed_allocation_blocks", encoding="ascii") as file:
                     found += int(file.read()) * _BLOCK
+        yield
     return found, disks

@@ -19,15 +19,29 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from . import cgroups, disk, ending, errands, layers, messages, midwife, nursed, parting, sweep, usage, viewpost
+from . import (
+    cgroups,
+    disk,
+    ending,
+    errands,
+    kernel,
+    layers,
+    messages,
+    midwife,
+    nursed,
+    parting,
+    sweep,
+    usage,
+    viewpost,
+    watches,
+)
 from .birthorders import Order
 from .claim import claim
-from .headroom import Headroom
 from .places import Rules
 from .recording import Recorder
 from .restack import Sandbox
 from .settings import BirthFailed, Settings, code_of
-from .sockets import Watch, watches
+from .watch import Watch
 
 if TYPE_CHECKING:
     from .denials import Listener
@@ -56,6 +70,8 @@ class Keeper:
         self._rules = Rules.of(born)
         self._view = viewpost.unpack(fds[4:] if born["nursed"] else fds[3:])
         self._facts = born["facts"]
+        with contextlib.suppress(OSError):  # a machine or a container where it cannot be had
+            kernel.take_short_turns()
         self._control, self._listener, maker = (socket.socket(fileno=fd) for fd in fds[:3])
         # A guest that does not listen must not stop its keeper.
         self._control.setblocking(False)
@@ -64,8 +80,9 @@ class Keeper:
         self._paused = False
         self._done = False
         self._recorder = Recorder(settings.layout.box(sandbox), self._source)
-        self._watches = watches(born, settings.layout.box(sandbox), lambda: self._sandbox().processes())
-        self._headroom = Headroom.needed(born, settings.layout, sandbox)
+        self._own_watches, self._watches = watches.needed(
+            born, settings.layout, sandbox, lambda: self._sandbox().processes()
+        )
         self._denials: Listener | None = None
         self._poll = select.poll()
         self._poll.register(self._control.fileno(), _ENDED_ONLY)
@@ -109,10 +126,9 @@ class Keeper:
         elif self._paused:
             self._freeze(frozen=False)
 
-    def _watching(self) -> list[Watch | Headroom]:
+    def _watching(self) -> list[Watch]:
         """What wants to look now and then: at a paused sandbox, only at the disk that others write to as well."""
-        found = [] if self._paused or self._done else self._watches
-        return [*found, self._headroom] if self._headroom else [*found]
+        return self._watches if self._paused or self._done else [*self._own_watches, *self._watches]
 
     def _attend(self, fd: int) -> None:
         if fd == self._listener.fileno():

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _DEEPEST = 400
 _ENTRY = 1024
+_STEP = 100
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -73,28 +75,24 @@ def memory(pids: list[int]) -> int:
     return sum(map(proportional, pids))
 
 
-def nameless(pids: list[int]) -> dict[int, int]:
-    """Bytes of files that have no name any more and that these processes hold open, by device.
+def nameless(pid: int) -> dict[tuple[int, int], int]:
+    """Bytes of files that have no name any more and that a process holds open, by device and number.
 
     On a disk they are removed files; elsewhere they are memory that no process has mapped, such as a memfd.
     """
     found: dict[tuple[int, int], int] = {}
-    for pid in pids:
+    try:
+        names = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return found  # gone, or the first process, which lets nobody look
+    for name in names:
         try:
-            names = os.listdir(f"/proc/{pid}/fd")
+            status = os.stat(f"/proc/{pid}/fd/{name}")
         except OSError:
-            continue  # gone, or the first process, which lets nobody look
-        for name in names:
-            try:
-                status = os.stat(f"/proc/{pid}/fd/{name}")
-            except OSError:
-                continue
-            if status.st_nlink == 0 and status.st_mode & 0o170000 == 0o100000:
-                found[status.st_dev, status.st_ino] = status.st_blocks * 512
-    total: dict[int, int] = {}
-    for (device, _), size in found.items():
-        total[device] = total.get(device, 0) + size
-    return total
+            continue
+        if status.st_nlink == 0 and status.st_mode & 0o170000 == 0o100000:
+            found[status.st_dev, status.st_ino] = status.st_blocks * 512
+    return found
 
 
 def signal_all(first: int, number: int) -> None:
@@ -117,7 +115,17 @@ def disk(path: str, enough: float = float("inf")) -> int:
     Raises:
         TooDeep: it is nested beyond what can be measured, which only an attack does.
     """
-    total = 0
+    steps = measure(path, enough)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return int(end.value)
+
+
+def measure(path: str, enough: float = float("inf")) -> Generator[None, None, int]:
+    """The same in steps, of a directory each or of some names. Raises as `disk` does."""
+    total = steps = 0
     stack = [os.open(path, _DIRECTORY)]
     pending: list[list[str]] = [_names(stack[0])]
     try:
@@ -126,6 +134,9 @@ def disk(path: str, enough: float = float("inf")) -> int:
                 pending.pop()
                 os.close(stack.pop())
                 continue
+            steps += 1
+            if steps % _STEP == 0:
+                yield
             name = pending[-1].pop()
             try:
                 status = os.stat(name, dir_fd=stack[-1], follow_symlinks=False)

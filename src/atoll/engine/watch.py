@@ -1,0 +1,50 @@
+"""What a keeper looks at now and then because the kernel does not hold it: a little at a time.
+
+Hostile code can make any look long, and its keeper serves clients between two steps of one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+
+# How long it looks at a stretch, in seconds, and for how many times as long as it has looked it then rests.
+_STRETCH = 0.01
+_REST = 4
+
+Steps = Generator[None, None, float]
+
+
+class Watch:
+    """Looks when it is due. What it looks at, in steps, is a subclass's `_steps`."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+        self._steps_left: Steps | None = None
+        self._spent = 0.0
+
+    def due(self, now: float) -> float:
+        """Seconds until it wants to look again; 0 in the middle of a look."""
+        return 0.0 if self._steps_left else max(0.0, self._next - now)
+
+    def look(self, now: float) -> None:
+        """Begin to look, or go on; for a moment at most, but for one step at least. Nothing while it is not due."""
+        if self.due(now) > 0:
+            return
+        if self._steps_left is None:
+            self._steps_left, self._spent = self._steps(), 0.0
+        began = time.monotonic()
+        steps, self._steps_left = self._steps_left, None
+        try:
+            while time.monotonic() - began < _STRETCH:
+                next(steps)
+        except StopIteration as end:
+            now = time.monotonic()
+            self._next = now + max(end.value, _REST * (self._spent + now - began))
+        else:
+            self._spent += time.monotonic() - began
+            self._steps_left = steps
+
+    def _steps(self) -> Steps:
+        """One whole look; gives after how many seconds to look again at the earliest."""
+        raise NotImplementedError
