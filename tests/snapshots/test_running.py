@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 
 import pytest
 from tests import thorough
 
 from atoll import Busy
+from atoll.client import lane
+from atoll.io import drive
 
 WRITER = r"""
 import os, sys, time
@@ -167,3 +170,47 @@ def test_the_variables_of_a_running_cell_are_told_as_lost(make):
         thread.join()
     assert "still running" in made.lost["main"]
     assert make(snapshot=made.name).run_code("x").text == "1"
+
+
+ENDLESS = """
+import os, time
+class Endless:
+    def __reduce__(self):
+        %s
+hang = [Endless() for _ in range(40)]
+for number in range(40):
+    globals()[f"hang{number}"] = Endless()
+"""
+
+
+@pytest.mark.parametrize("what", ["time.sleep(1000)", "while True: pass", "os.execv('/bin/sleep', ['sleep', '1000'])"])
+def test_variables_that_are_never_done_do_not_hold_up_a_snapshot(make, what):
+    """Of a sandbox of 64M all variables together have some six seconds."""
+    box = make(resources={"memory": "64M"})
+    box.run_code("kept = 41", context="honest")
+    box.run_code(ENDLESS % what, context="zealous")
+    began = time.monotonic()
+    made = box.snapshot(wait=0)
+    assert time.monotonic() - began < 25
+    assert [name for name in made.lost if name.startswith("zealous")], made.lost
+    twin = make(snapshot=made.name)
+    assert twin.run_code("kept + 1", context="honest").text == "42"
+
+
+def test_a_cell_that_begins_meanwhile_does_not_hold_up_a_snapshot(make):
+    box = make()
+    box.run_code("x = 1", context="c")
+    began = threading.Event()
+    thread = threading.Thread(
+        target=lambda: box.run_code("print(1, flush=True)\nimport time; time.sleep(30)", context="c", timeout=40,
+                                    on_stdout=lambda _: began.set())
+    )  # fmt: skip
+    thread.start()
+    assert began.wait(20)
+    start = time.monotonic()
+    # It is asked as if it had been seen free a moment before.
+    with pytest.raises(Busy):
+        drive(lane.ask(box._core._links, "c", {"do": "freeze", "file": "x", "seconds": 1.0}, timeout=2.0, wait=0.0))
+    assert time.monotonic() - start < 10
+    box.contexts.interrupt("c")
+    thread.join()

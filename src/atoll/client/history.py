@@ -13,7 +13,7 @@ from ..policy.limits import check_lifetime
 from ..policy.names import check_name
 from ..policy.spec import spec_to_json
 from ..policy.text import shown
-from ..types import Capability, Checkpoint, Handle, Info, Snapshot
+from ..types import Capability, Handle, Info, Snapshot
 from . import lasting
 from .links import Links
 from .record import Record
@@ -28,7 +28,9 @@ async def snapshot(record: Record, links: Links, name: str | None, wait: float, 
     chosen = f"snap-{os.urandom(4).hex()}" if name is None else check_name(name, "name")
     seconds = lasting.check_wait(wait)
     await record.check_usable(afresh=True)
-    kept = await _keep_variables(links, seconds)
+    # They are kept inside, among the files. A cell that runs on keeps its context's variables from it.
+    memory = record.info.spec.resources.memory
+    kept = await lasting.checkpoint(links, seconds, memory, leave_busy=True, durable=False)
     facts = {
         "sandbox": record.id,
         "created": time.time(),
@@ -80,7 +82,7 @@ async def fork(
         snapshot=None,
     )
     await record.check_usable(afresh=True)
-    kept = await lasting.checkpoint(links, seconds, durable=False)
+    kept = await lasting.checkpoint(links, seconds, spec.resources.memory, durable=False)
     twins: list[Record] = []
 
     def register(handle: Handle) -> None:
@@ -104,11 +106,6 @@ async def fork(
                 await twin.destroy()
         raise
     return twins
-
-
-async def _keep_variables(links: Links, wait: float) -> Checkpoint:
-    """They are kept inside, among the files. A cell that runs on keeps its context's variables from it."""
-    return await lasting.checkpoint(links, wait, leave_busy=True, durable=False)
 
 
 def described(driver: str, manifest: Mapping[str, Any]) -> Snapshot:

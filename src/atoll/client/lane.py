@@ -82,14 +82,20 @@ class Lanes:
         message: bytes | None,
         timeout: float | None,
         payload: bytes | memoryview = b"",
+        wait: float | None = None,
     ) -> Visit:
         """Make a request: `message` on a lane where there is one, else `relayed` through the guest.
 
         Args:
             message: the request as JSON; None for what only the guest can do.
             payload: bytes that go along.
+            wait: seconds to wait for other requests of this process, if not for as long as they take. Then it waits
+                for those of others no longer than `timeout` either.
+
+        Raises:
+            Busy: others were not done in that time.
         """
-        seat = await self._sit_down(context)
+        seat = await self._sit_down(context, wait)
         try:
             talk: Turn | Operation | None = None
             if message is not None and seat.used and context not in self._refused:
@@ -99,15 +105,15 @@ class Lanes:
                 if lane is None or lane.maker != os.getpid():
                     lane = await self.lane(seat, context)
                 if lane is not None:
-                    talk = Turn(self, seat, lane, context, timeout, message, payload)
+                    talk = Turn(self, seat, lane, context, timeout, message, payload, queues=wait is None)
                     await talk.start()
             return Visit(seat, talk or await self._relay(seat, relayed, timeout, payload))
         except BaseException:
             seat.stand_up()
             raise
 
-    async def _sit_down(self, context: str) -> Seat:
-        """Wait for the turn. Raises Busy for who would wait for itself."""
+    async def _sit_down(self, context: str, wait: float | None) -> Seat:
+        """Wait for the turn. Raises Busy for who would wait for itself, or longer than it may."""
         if self._maker != os.getpid():
             self._maker = os.getpid()
             self._seats = {}  # after a fork they are the parent's, and somebody there may sit on one
@@ -120,7 +126,8 @@ class Lanes:
                 f"The context {context!r} runs a cell, and this is called by one of its callbacks.",
                 hint="Use another context.",
             )
-        await seat.lock.acquire()
+        if not await seat.lock.acquire(wait):
+            raise Busy(f"A cell was still running in the context {context!r}.", hint="Wait longer, or interrupt it.")
         seat.taken_by = who
         return seat
 
@@ -210,15 +217,20 @@ async def ask(
     payload: bytes | memoryview | None = None,
     limit: int = 0,
     timeout: float | None = 60.0,
+    wait: float | None = None,
 ) -> tuple[dict[str, Any], bytearray]:
     """Have a context do something other than a cell: its answer, and at most `limit` bytes that came with it.
 
+    Args:
+        wait: seconds to wait for what else runs there; see `Lanes.talk`.
+
     Raises:
+        Busy: something else ran for longer.
         AtollError: what the context says went wrong; ProtocolError when it sends more than it may.
     """
     relayed = {"op": "ask", "context": context, "request": request, "timeout": timeout}
     message = _encode(request).encode("ascii")
-    async with await links.lanes.talk(context, relayed, message, timeout, payload or b"") as talk:
+    async with await links.lanes.talk(context, relayed, message, timeout, payload or b"", wait) as talk:
         received = talk.take_bulk(limit) if isinstance(talk, Turn) else bytearray()
         while (frame := await talk.next()).kind != END:
             if frame.kind != DATA or frame.stream != BULK:

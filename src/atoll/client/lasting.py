@@ -6,24 +6,22 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import Any
 
-from ..errors import AtollError, Busy, InvalidInput, ProtocolError, SandboxGone
+from ..errors import AtollError, Busy, InvalidInput, ProtocolError, SandboxGone, Unresponsive
 from ..policy.text import shown
 from ..types import Checkpoint
 from . import answers, lane
 from .links import Links
 from .record import Record
 
-_SECONDS = 60.0
-"""For one context's variables."""
+_LEAST, _RATE = 5.0, 50 << 20
+"""Seconds for the variables of all contexts, beside what cells are waited for, and bytes of the sandbox's memory that
+each more is for: honest variables are written faster, and hostile ones shall not hold up a snapshot for minutes."""
 
-_MARGIN = 30.0
-_ALL = 180.0
-"""For all contexts together, beside what cells are waited for."""
+_MARGIN = 5.0
 
 _MOST = 64
 _LOOK = 0.02
 _MAX_WAIT = 86400.0
-_STILL_RUNNING = "a cell was still running, so what it had at the last checkpoint is kept, if there was one"
 
 
 class _Tally:
@@ -53,12 +51,14 @@ def check_wait(wait: object) -> float:
 
 
 async def checkpoint(
-    links: Links, wait: float, *, leave_busy: bool = False, durable: bool = True, partial: bool = False
+    links: Links, wait: float, memory: int, *, leave_busy: bool = False, durable: bool = True, partial: bool = False
 ) -> Checkpoint:
     """Have all contexts keep their variables. What cannot be kept is named: variables, threads, processes.
 
     Args:
-        leave_busy: a context whose cell runs on after `wait` is named as lost, instead of ending it all.
+        memory: how much the sandbox may have, in bytes: it decides how long all of it may take.
+        leave_busy: a context whose cell runs on after `wait`, or that does not get done in time, is named as lost,
+            instead of ending it all.
         durable: wait until all of it is on disk.
         partial: name variables as lost that the sandbox's disk has no room for, instead of ending it all.
 
@@ -68,10 +68,11 @@ async def checkpoint(
         AtollError: what went wrong; the last checkpoint stays.
     """
     until = monotonic() + wait
-    end = until + _ALL
+    end = until + _LEAST + memory / _RATE
     begun = await links.ask("checkpoint", act="begin")
     generation = answers.text(begun, "generation")
     tally, files = _Tally(), dict[str, str]()
+    wishes = {"durable": durable, "partial": partial}
     tally.lose(answers.mapping(begun, "lost"))
     if not generation:
         return Checkpoint(0, tally.lost)
@@ -84,26 +85,36 @@ async def checkpoint(
             continue
         if answers.text(context, "language") != "python":
             tally.lost[name] = "only Python contexts keep their variables"
-        elif await _is_free(links, name, until) and monotonic() < end:
-            request = {"do": "freeze", "file": answers.text(context, "file"), "durable": durable, "partial": partial}
-            report = await _freeze(links, name, request, min(_SECONDS, end - monotonic()))
+            continue
+        try:
+            report = await _keep(links, name, context, wishes, until, end)
+        except (Busy, Unresponsive) as error:
+            if not leave_busy:
+                raise
+            tally.lost[name] = f"{error} What it had at the last checkpoint is kept, if there was one."
+        else:
             tally.add(name, report)
             files[name] = answers.text(report, "file")
-        elif leave_busy:
-            tally.lost[name] = _STILL_RUNNING
-        else:
-            raise Busy(
-                f"A cell still runs in the context {shown(name)} after {wait:g} s.",
-                hint="Wait longer, or interrupt it.",
-            )
     await links.ask("checkpoint", act="commit", generation=generation, files=files, durable=durable)
     return Checkpoint(tally.saved, tally.lost)
 
 
-async def _freeze(links: Links, context: str, request: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """Its answer's `file` is the one that counts: not a new one, where nothing has changed since the last."""
-    left = max(seconds, 0.0)
-    report, _ = await lane.ask(links, context, {**request, "seconds": left}, timeout=left + _MARGIN)
+async def _keep(
+    links: Links, name: str, context: answers.Answer, wishes: Mapping[str, bool], until: float, end: float
+) -> dict[str, Any]:
+    """Its answer's `file` is the one that counts: not a new one, where nothing has changed since the last.
+
+    Raises:
+        Busy: its cell runs on after `until`, or it was not done at `end`.
+        Unresponsive: it does not answer.
+    """
+    if not await _is_free(links, name, until):
+        raise Busy(f"A cell was still running in the context {shown(name)}.", hint="Wait longer, or interrupt it.")
+    left = max(0.0, end - monotonic())
+    request = {"do": "freeze", "file": answers.text(context, "file"), "seconds": left, **wishes}
+    # Another cell may have begun since: it is not waited for either.
+    wait = max(0.0, until - monotonic())
+    report, _ = await lane.ask(links, name, request, timeout=left + _MARGIN, wait=wait)
     return report
 
 
@@ -131,7 +142,7 @@ async def before_stop(record: Record, links: Links, wait: float) -> Checkpoint:
             await record.resume()
         elif status != "running":
             return Checkpoint()
-        return await checkpoint(links, wait, leave_busy=True, partial=True)
+        return await checkpoint(links, wait, record.info.spec.resources.memory, leave_busy=True, partial=True)
     except SandboxGone:
         return Checkpoint()  # who is too late to stop it learns that from the driver
     except AtollError as error:

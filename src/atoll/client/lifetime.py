@@ -63,7 +63,8 @@ class AsyncLifetime:
 
         self._record.check_can_keep()
         await self._record.check_usable()
-        kept = await lasting.checkpoint(self._links, lasting.check_wait(wait))
+        memory = self._record.info.spec.resources.memory
+        kept = await lasting.checkpoint(self._links, lasting.check_wait(wait), memory)
         await self._record.keep()
         return kept
 

@@ -7,7 +7,7 @@ from collections import deque
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidInput, ProtocolError, TimedOut, Unresponsive, from_wire
+from ..errors import Busy, InvalidInput, ProtocolError, TimedOut, Unresponsive, from_wire
 from ..wire import frames
 from ..wire.frames import BULK, CALL, DATA, DATA_SIZE, END, EVENT, HEADER, OPEN, STDIN, Frame
 from . import answers
@@ -61,7 +61,11 @@ class Turn:
         timeout: float | None,
         message: bytes,
         payload: bytes | memoryview,
+        *,
+        queues: bool = True,
     ) -> None:
+        """`queues` is whether it may begin after its time, when requests of other processes took that."""
+        self._queues = queues
         self._lanes = lanes
         self._seat = seat
         self._lane = lane
@@ -200,6 +204,8 @@ class Turn:
                 self._deadline = monotonic() + GRACE
                 return
             left = answers.number(stop.answer(frame), "left")
+            if not self._queues:
+                raise Busy(f"The context {self._context!r} did not get to the request in time.")
             if self._forced:
                 raise Unresponsive("The guest did not end a cell that is out of time.")
             self._forced = force
