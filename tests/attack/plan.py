@@ -19,8 +19,8 @@ _FAVOURITES = {"rewrite": 5, "rewrite_in_a_crowd": 2, "hop": 2, "exec_storm": 3,
 _PRESETS = ("development", "agent-safe", "read-only", "full-access", "view-only", None)
 OPERATIONS = ("create", "attack", "resume", "refresh", "list", "destroy", "expire", *_OPERATIONS)
 
-# How long each may take at most, in seconds; what is refused has as long. What keeps variables waits some 20 for hostile
-# contexts of 512M (see `client/lasting.py`), and has as long as others besides.
+# How long each may take at most, in seconds; what is refused has as long. What keeps variables waits some 20 for
+# hostile contexts of 512M (see `client/lasting.py`), and has as long as others besides.
 _KEEPS = 40.0
 DEADLINES = {
     "snapshot": _KEEPS, "fork": _KEEPS, "stop": _KEEPS, "checkpoint": _KEEPS,

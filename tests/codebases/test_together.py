@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import threading
 import time
 from functools import partial
@@ -13,6 +14,8 @@ import pytest
 
 from atoll import CodebaseNotFound, Codebases, InvalidInput
 from atoll.codebases import locks
+from atoll.codebases.blobs import Blobs
+from atoll.codebases.manifest import Entry
 from atoll.codebases.shelf import Shelf
 
 from . import child
@@ -93,6 +96,30 @@ def test_of_many_who_take_a_name_at_once_one_has_it(codebases, source, home):
     assert len(codebases.list()) == 1
     Shelf().collect_garbage()
     check_store(home)
+
+
+def test_a_blob_that_is_stored_again_while_it_is_linked_is_there_all_the_time(home, tmp_path):
+    """The kernel refuses to link a file that another has taken the name of since it was looked up."""
+    blobs = Blobs(str(home))
+    entry = Entry("file", 0o644, 0, 0)
+
+    def store_again():
+        while True:
+            with blobs._new(stored) as target:
+                os.write(target, b"x")
+
+    with blobs.storing():
+        stored = blobs.put(entry, b"x")
+        storing = [child.run(store_again) for _ in range(2)]
+        directory = os.open(tmp_path, os.O_RDONLY)
+        try:
+            for number in range(20_000):
+                blobs.link(stored, directory, str(number))
+        finally:
+            for pid in storing:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            os.close(directory)
 
 
 def test_a_delete_and_uploads_at_once_end_with_all_or_nothing(codebases, source, home):

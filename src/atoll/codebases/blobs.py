@@ -18,6 +18,7 @@ from .walking import Stamp
 
 _SMALL = 1 << 20
 _PIECE = 1 << 20
+_TRIES = 100
 _NOTHING = bytes(_PIECE)
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -92,17 +93,29 @@ class Blobs:
         Raises:
             FileNotFoundError: it is not stored.
         """
-        path = self._path(entry)
         try:
-            os.link(path, name, dst_dir_fd=directory)
+            self._link(entry, directory, name)
         except OSError as error:
             if error.errno == errno.EMLINK:
                 self._renew(entry)
-                os.link(path, name, dst_dir_fd=directory)
+                self._link(entry, directory, name)
             elif error.errno in _NO_LINKS:
                 self.copy(entry, directory, name)
             else:
                 raise
+
+    def _link(self, entry: Entry, directory: int, name: str) -> None:
+        """Who stores the same content at the same moment puts his file in the place of ours. What was found under the
+        name is linked no more then, and the kernel says that there is nothing; there is another one just like it."""
+        path = self._path(entry)
+        for last in (*(False,) * _TRIES, True):
+            try:
+                os.link(path, name, dst_dir_fd=directory)
+            except FileNotFoundError:
+                if last or not os.path.exists(path):
+                    raise
+            else:
+                return
 
     def copy(self, entry: Entry, directory: int, name: str) -> None:
         """Put a copy of its own into a tree. Raises as `link` does."""
