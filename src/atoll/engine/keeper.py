@@ -16,7 +16,8 @@ import signal
 import socket
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import (
@@ -41,7 +42,7 @@ from .places import Rules
 from .recording import Recorder
 from .restack import Sandbox
 from .settings import BirthFailed, Settings, code_of
-from .watch import Watch
+from .watch import Watch, advance
 
 if TYPE_CHECKING:
     from .denials import Listener
@@ -54,6 +55,7 @@ _ENDED_ONLY = 0
 # Children made by clone without a signal, too.
 _WALL = 0x40000000
 
+Measurement = Generator[None, None, dict[str, Any]]
 Finish = Callable[[dict[str, Any], list[int]], None]
 
 
@@ -91,6 +93,7 @@ class Keeper:
         # What is done by a child now, and what has to wait for it.
         self._errand: tuple[errands.Errand, Finish] | None = None
         self._turns: deque[tuple[socket.socket, Callable[[], None]]] = deque()
+        self._measuring: list[tuple[socket.socket, Measurement]] = []
         self._keep_on(only_if_kept=True)
         self.keep_files = False
         self.ending: socket.socket | None = None
@@ -114,6 +117,7 @@ class Keeper:
                 self._done = True
             for each in self._watching():
                 each.look(time.monotonic())
+            self._go_on_measuring()
             self._recorder.is_busy()
             if self._denials:
                 self._denials.look(time.monotonic(), at_once=self._done)
@@ -158,6 +162,8 @@ class Keeper:
         return os.path.exists(f"{self._settings.layout.box(self._id)}/stack")
 
     def _wait(self) -> float:
+        if self._measuring:
+            return 0.0
         wait, now = max(0.0, self._expires - time.time()), time.monotonic()
         for each in self._watching():
             wait = min(wait, each.due(now))
@@ -179,6 +185,7 @@ class Keeper:
         self._poll.unregister(client.fileno())
         del self._clients[client.fileno()]
         self._turns = deque(each for each in self._turns if each[0] is not client)
+        self._measuring = [each for each in self._measuring if each[0] is not client]
         if client is self._maker:
             # The maker went away before it said that it has written the sandbox down: nobody knows of it, unless
             # it was a stopped one.
@@ -262,17 +269,39 @@ class Keeper:
         messages.send(client, {"ok": {"expires": self._expires}})
 
     def on_metrics(self, client: socket.socket, request: dict[str, Any]) -> None:
+        """A little at a time, as watches look: many processes and files take long to measure."""
+        self._measuring.append((client, self._measure()))
+
+    def _measure(self) -> Generator[None, None, dict[str, Any]]:
         group, pids = self._group(), self._sandbox().processes()
-        box, held = self._settings.layout.box(self._id), self._facts["limits"]["disk"]
-        answer = {
-            "memory": group.memory_used() if group else usage.memory(pids),
-            "cpu_seconds": usage.cpu_seconds(pids),
+        memory, cpu = group.memory_used() if group else 0, 0.0
+        for pid in pids:
+            memory += 0 if group else usage.proportional(pid)
+            cpu += usage.cpu_seconds([pid])
+            yield
+        box = self._settings.layout.box(self._id)
+        if self._facts["limits"]["disk"] == "kernel":
+            disk_used = usage.mounted_disk(self._first, self._workdir)
+        else:
+            disk_used = yield from usage.measure(box)
+        return {
+            "memory": memory,
+            "cpu_seconds": cpu,
             "processes": len(pids),
-            "disk": layers.below(box)
-            + (usage.mounted_disk(self._first, self._workdir) if held == "kernel" else usage.disk(box)),
+            "disk": layers.below(box) + disk_used,
             "uptime": time.time() - self._born,
         }
-        messages.send(client, {"ok": answer})
+
+    def _go_on_measuring(self) -> None:
+        for client, steps in [*self._measuring]:
+            self._attempt(client, partial(self._go_on, client, steps))
+
+    def _go_on(self, client: socket.socket, steps: Measurement) -> None:
+        self._measuring.remove((client, steps))
+        if (answer := advance(steps)) is None:
+            self._measuring.append((client, steps))
+        else:
+            messages.send(client, {"ok": answer})
 
     def on_pause(self, client: socket.socket, request: dict[str, Any]) -> None:
         self._in_turn(client, lambda: self._set_paused(client, paused=True))

@@ -7,12 +7,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
+from typing import TypeVar
 
 # How long it looks at a stretch, in seconds, and for how many times as long as it has looked it then rests.
 _STRETCH = 0.01
 _REST = 4
 
+T = TypeVar("T")
 Steps = Generator[None, None, float]
+
+
+def advance(steps: Generator[None, None, T]) -> T | None:
+    """Go on with something for a moment, but for one step at least: what it gives, or None when there is more to do."""
+    began = time.monotonic()
+    try:
+        next(steps)
+        while time.monotonic() - began < _STRETCH:
+            next(steps)
+    except StopIteration as end:
+        found: T = end.value
+        return found
+    return None
 
 
 class Watch:
@@ -35,15 +50,13 @@ class Watch:
             self._steps_left, self._spent = self._steps(), 0.0
         began = time.monotonic()
         steps, self._steps_left = self._steps_left, None
-        try:
-            while time.monotonic() - began < _STRETCH:
-                next(steps)
-        except StopIteration as end:
-            now = time.monotonic()
-            self._next = now + max(end.value, _REST * (self._spent + now - began))
-        else:
-            self._spent += time.monotonic() - began
+        pause = advance(steps)
+        now = time.monotonic()
+        self._spent += now - began
+        if pause is None:
             self._steps_left = steps
+        else:
+            self._next = now + max(pause, _REST * self._spent)
 
     def _steps(self) -> Steps:
         """One whole look; gives after how many seconds to look again at the earliest."""
