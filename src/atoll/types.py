@@ -332,6 +332,9 @@ class Metrics(NamedTuple):
 class Info(NamedTuple):
     """A sandbox as the registry knows it. `limits` says who enforces each limit, `walls` which layers stand.
 
+    Beside what `Resources` bounds, `limits` may name `sockets`: the memory of connections, which no kernel counts in
+    full and `strict` therefore does not ask for.
+
     `view` is how path permissions are enforced, if there are any: a recipe of docs/explanation/permissions.md.
     `audit` names the sources whose denials `audit()` hears of. `lost` says, where `fork` has
     returned it, what a twin does not have of its parent, with the reasons; `passed_over`, where `create` has, which of

@@ -21,13 +21,25 @@ def job(**changes: object) -> dict[str, object]:
 
 def test_the_kernel_holds_every_limit_where_it_can():
     plan = limits.plan(job(cpu=0.5), settings())
-    assert plan["enforcement"] == {"memory": "kernel", "pids": "kernel", "cpu": "kernel", "disk": "kernel"}
+    assert plan["enforcement"] == {
+        "memory": "kernel",
+        "pids": "kernel",
+        "cpu": "kernel",
+        "disk": "kernel",
+        "sockets": "polled",
+    }
     assert "as" not in plan["rlimits"]
 
 
 def test_without_groups_and_loops_limits_are_polled_and_said_to_be():
     plan = limits.plan(job(), settings(groups=False, loop=False))
-    assert plan["enforcement"] == {"memory": "polled", "pids": "kernel", "cpu": "none", "disk": "polled"}
+    assert plan["enforcement"] == {
+        "memory": "polled",
+        "pids": "kernel",
+        "cpu": "none",
+        "disk": "polled",
+        "sockets": "polled",
+    }
     assert plan["rlimits"]["as"] == jobs.COMMON["memory"]
     assert plan["rlimits"]["nproc"] == jobs.COMMON["pids"]
 
@@ -37,6 +49,13 @@ def test_strict_refuses_what_is_only_polled_and_names_it():
     with pytest.raises(BirthFailed, match="disk and memory") as caught:
         limits.plan(job(strict=True), settings(groups=False, loop=False))
     assert caught.value.code == "unsupported"
+
+
+def test_the_memory_of_sockets_is_declared_and_no_reason_for_strict_to_refuse():
+    own = limits.plan(job(strict=True), settings())
+    assert (own["enforcement"]["memory"], own["enforcement"]["sockets"]) == ("kernel", "polled")
+    shared = limits.plan(job(strict=True, network="host"), settings())
+    assert shared["enforcement"]["sockets"] == "none"
 
 
 def test_a_cpu_limit_that_nobody_could_hold_is_refused():

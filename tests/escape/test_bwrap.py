@@ -8,7 +8,7 @@ import stat
 
 import pytest
 from tests.escape import residue
-from tests.escape.harness import USER, Maker, eventually
+from tests.escape.harness import USER, Maker, eventually, script
 from tests.escape.prelude import libc
 from tests.escape.test_files import (  # noqa: F401
     secret,
@@ -35,6 +35,10 @@ from tests.escape.test_host import (  # noqa: F401
     test_the_environment_of_the_maker_does_not_show,
     test_the_first_process_shrugs_off_signals_from_inside,
     test_the_guests_own_process_is_closed_to_the_code_it_runs,
+)
+from tests.escape.test_limits import (  # noqa: F401
+    connect_unheard,
+    test_what_cannot_be_held_is_declared_and_strict_refuses_it,
 )
 from tests.escape.test_network import (  # noqa: F401
     test_a_server_of_the_host_cannot_be_reached,
@@ -70,6 +74,14 @@ def unmount_everything():
     with open("/proc/self/mounts") as file:
         places = [line.split()[1] for line in file]
     return [place for place in reversed(places) if libc.umount2(place.encode(), 2) == 0]
+
+
+def test_memory_that_waits_in_sockets_is_bounded(maker):
+    with maker.create(resources={"memory": 256 << 20}) as box:
+        assert box.try_cell(connect_unheard, 8, 4) > 0, "the control"
+        done = box.code(script(connect_unheard, 300, 20))
+        assert "SIGKILL" in done["error"]["value"], done
+        assert box.run("echo alive")["stdout"] == "alive\n"
 
 
 def test_the_world_that_bubblewrap_was_started_in_does_not_show(maker):

@@ -254,4 +254,5 @@ def _limits(spec: Spec, size: int | None) -> dict[str, Enforcement]:
         "pids": "kernel",
         "cpu": "none" if spec.resources.cpu is None else "kernel",
         "disk": "none" if size is None else "kernel",
+        "sockets": "none",
     }

@@ -13,7 +13,8 @@ def plan(job: dict[str, Any], settings: Settings) -> dict[str, Any]:
     """The job with its limits made concrete: `enforcement`, `rlimits`, `walls`, `disk`.
 
     Raises:
-        BirthFailed: something that was asked for cannot be enforced here.
+        BirthFailed: something that was asked for cannot be enforced here, or with `strict` is only polled. The memory
+            of sockets is declared, and not asked for.
     """
     hierarchy = settings.hierarchy
     held = hierarchy.controllers if hierarchy else frozenset()
@@ -34,6 +35,8 @@ def plan(job: dict[str, Any], settings: Settings) -> dict[str, Any]:
             "run as root, or delegate a control group with memory and pids to this user.",
             "unsupported",
         )
+    # Not a reason to refuse: no kernel counts all of it, on any host (see `sockets`).
+    enforcement["sockets"] = "none" if job["network"] == "host" else "polled"
     rlimits = {"fsize": disk}
     if "memory" not in held:
         rlimits["as"] = job["memory"]
