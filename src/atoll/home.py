@@ -11,6 +11,10 @@ import stat
 from .errors import StoreError
 
 _OTHERS = 0o077
+_MOST_LINKS = 40
+
+_reached: set[tuple[int, str, int, int]] = set()
+"""Whose way was looked at by this process: a user, a path, and the directory that was found there."""
 
 
 def state_dir() -> str:
@@ -18,27 +22,35 @@ def state_dir() -> str:
 
     Sockets that command sandboxes lie in it, and files of sandboxes whose own modes say nothing: that nobody else can
     enter this one directory is what protects them. An empty one is closed to others; one that holds something already
-    is refused, since it may be a place that others need.
+    is refused, since it may be a place that others need. So is one on whose way somebody else could put another in its
+    place.
 
     Raises:
         StoreError: it cannot be made, or is not ours alone; the hint says what to do.
     """
     path = _choose()
     try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         try:
-            os.mkdir(path, 0o700)
+            make_private(path)
         except FileExistsError:
             pass
         found = os.stat(path)
         if stat.S_ISDIR(found.st_mode) and found.st_mode & _OTHERS and found.st_uid == os.geteuid():
             found = _closed(path)
+        way = (os.geteuid(), path, found.st_dev, found.st_ino)
+        reason = "" if way in _reached else _exchangeable(path)
     except OSError as error:
         raise StoreError(
             f"The state directory {path} cannot be made: {error.strerror}.",
             hint="Set ATOLL_HOME to a directory that you own.",
         ) from error
     _check(path, found)
+    if reason:
+        raise StoreError(
+            f"The state directory {path} could be exchanged by another user: {reason}.",
+            hint="Set ATOLL_HOME to a directory that is below those of root or your own, where nobody else can write.",
+        )
+    _reached.add(way)
     return path
 
 
@@ -75,6 +87,39 @@ def _closed(path: str) -> os.stat_result:
         return os.fstat(fd)
     finally:
         os.close(fd)
+
+
+def _exchangeable(path: str) -> str:
+    """Why somebody else could put another directory in the place of this one; empty if nobody could. Raises OSError.
+
+    Each directory on the way must belong to this user or root, and so must each link, whose target is looked at, too.
+    """
+    # Where root's own id is not mapped, in a user namespace, its files belong to whom "/" belongs to.
+    trusted = {0, os.geteuid(), os.lstat("/").st_uid}
+    ahead, place, links = path.split("/")[::-1], "/", 0
+    while True:
+        found = os.lstat(place)
+        if found.st_uid not in trusted:
+            return f"{place} belongs to user {found.st_uid}"
+        if stat.S_ISLNK(found.st_mode):
+            links += 1
+            if links > _MOST_LINKS:
+                return f"{place} is one link too many"
+            target = os.readlink(place)
+            ahead += target.split("/")[::-1]
+            place = "/" if target.startswith("/") else os.path.dirname(place)
+        elif ahead and _is_shared(found):
+            return f"others can write to {place} (mode {stat.S_IMODE(found.st_mode):o})"
+        if not ahead:
+            return ""
+        place = os.path.normpath(os.path.join(place, ahead.pop()))
+
+
+def _is_shared(found: os.stat_result) -> bool:
+    """Whether others than its owner could rename what is in a directory."""
+    # Many distributions give each user a group of the same number, and its members what the user makes.
+    others = stat.S_IWOTH if found.st_gid == found.st_uid else stat.S_IWOTH | stat.S_IWGRP
+    return bool(found.st_mode & others) and not found.st_mode & stat.S_ISVTX
 
 
 def _choose() -> str:

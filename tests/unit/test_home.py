@@ -136,6 +136,55 @@ def test_a_directory_of_someone_else_is_refused(clean, tmp_path):
         state_dir()
 
 
+@pytest.mark.parametrize("mode", [0o777, 0o707, 0o772])
+def test_one_whose_parents_others_can_write_to_is_refused(clean, tmp_path, mode):
+    """They could rename it, and put another in its place."""
+    above = tmp_path / "above"
+    clean.setenv("ATOLL_HOME", str(above / "between" / "state"))
+    above.mkdir()
+    if os.geteuid() == 0:
+        os.chown(above, -1, 12345)
+    above.chmod(mode)
+    if os.geteuid() == 0 or mode & 0o002:
+        with pytest.raises(StoreError, match=rf"others can write to {above} \(mode {mode:o}\).*Set ATOLL_HOME"):
+            state_dir()
+    above.chmod(mode | stat.S_ISVTX)
+    assert state_dir() == str(above / "between" / "state")
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+def test_one_below_a_directory_of_someone_else_is_refused(clean, tmp_path):
+    above = tmp_path / "above"
+    above.mkdir()
+    os.chown(above, 12345, -1)
+    clean.setenv("ATOLL_HOME", str(above / "state"))
+    with pytest.raises(StoreError, match=f"{above} belongs to user 12345.*Set ATOLL_HOME"):
+        state_dir()
+    os.chown(above, 0, -1)
+    assert state_dir() == str(above / "state")
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link away")
+def test_links_on_the_way_are_followed_and_judged(clean, tmp_path):
+    for name in ("real", "theirs"):
+        (tmp_path / name / "deep").mkdir(parents=True)
+    os.chown(tmp_path / "theirs", 12345, -1)
+    (tmp_path / "link").symlink_to("real/deep/../deep/")
+    clean.setenv("ATOLL_HOME", str(tmp_path / "link" / "state"))
+    assert state_dir() == str(tmp_path / "link" / "state")
+    os.chown(tmp_path / "link", 12345, -1, follow_symlinks=False)
+    assert state_dir(), "looked at once in a process"
+    clean.setenv("ATOLL_HOME", str(tmp_path / "link" / "other"))
+    with pytest.raises(StoreError, match=f"{tmp_path}/link belongs to user 12345"):
+        state_dir()
+    (tmp_path / "on").symlink_to(tmp_path / "theirs" / "deep")
+    clean.setenv("ATOLL_HOME", str(tmp_path / "on"))
+    with pytest.raises(StoreError, match=f"{tmp_path}/theirs belongs to user 12345"):
+        state_dir()
+
+
 @pytest.mark.parametrize("name", ["ATOLL_HOME", "XDG_STATE_HOME"])
 def test_a_relative_path_is_refused(clean, name):
     clean.setenv(name, "some/where")
