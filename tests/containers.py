@@ -141,6 +141,15 @@ class Daemon:
             time.sleep(0.05)
         return self
 
+    @contextlib.contextmanager
+    def stopped(self):
+        """It takes connections, and answers nobody."""
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
+
     def kill(self, number=signal.SIGTERM):
         """End it; with SIGTERM it ends its containers too."""
         self._remove_networks()

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 
 import pytest
 
@@ -263,3 +264,17 @@ def test_a_create_that_the_engine_refuses_leaves_nothing(engine, tmp_path):
     with pytest.raises(AtollError):
         Sandbox.create("docker", source="/there/is/no/such/directory", preset="full-access")
     assert set(os.listdir(f"{home}/docker")) - before <= {".importing", ".swept", ".disks"}
+
+
+def test_the_status_is_told_while_the_engine_takes_its_time(daemon, tmp_path):
+    sandbox = Sandbox.create("docker", image=small_root(tmp_path))
+    with daemon.stopped():
+        pausing = threading.Thread(target=sandbox.pause)
+        pausing.start()
+        eventually(lambda: Sandbox.connect(sandbox.id).info.status == "paused", "the engine is asked to")
+        assert pausing.is_alive(), "the control: it has not answered"
+    pausing.join(60)
+    assert not pausing.is_alive()
+    sandbox.resume()
+    assert sandbox.run("echo on").stdout == "on\n"
+    sandbox.destroy()

@@ -154,7 +154,7 @@ class BwrapWall(Wall):
             raise StartFailed("The sandbox is paused; call resume() first.", "busy")
         began = time.time()
         work = errands.Restacking(self._settings, self._sandbox, request)
-        answer, view = work.outcome(*work.errand.wait())
+        answer, view = work.outcome(*work.errand.wait(self.wait))
         if "ok" not in answer:
             raise StartFailed(answer["error"]["message"], answer["error"]["code"])
         if view is not self._view:

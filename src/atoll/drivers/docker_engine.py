@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -39,10 +39,15 @@ class Unreachable(OSError):
 
 
 class Engine:
-    """One engine, Docker's or Podman's. Each call is a connection of its own, so one may be used by many."""
+    """One engine, Docker's or Podman's. Each call is a connection of its own, so one may be used by many.
 
-    def __init__(self, path: str) -> None:
+    Args:
+        wait: how to wait until the engine's answer can be read, for so many seconds at most.
+    """
+
+    def __init__(self, path: str, wait: Callable[[socket.socket, float], bool] | None = None) -> None:
         self.path = path
+        self._wait = wait
 
     def get(self, path: str, **query: Any) -> Any:
         return self.call("GET", path, query)
@@ -70,7 +75,7 @@ class Engine:
         with self.connect(seconds) as sock:
             try:
                 sock.sendall(_request(method, path, query, body))
-                status, content = _answer(sock)
+                status, content = _answer(sock, lambda: self._wait is None or self._wait(sock, seconds))
             except OSError as error:
                 raise _unreachable(self.path, error) from error
         text = content.decode(errors="replace").strip()
@@ -114,12 +119,17 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _answer(sock: socket.socket) -> tuple[int, bytes]:
+def _answer(sock: socket.socket, wait: Callable[[], bool]) -> tuple[int, bytes]:
     data = bytearray()
-    while part := sock.recv(_CHUNK):
+    while wait():
+        part = sock.recv(_CHUNK)
+        if not part:
+            break
         data += part
         if len(data) > _MOST:
             raise OSError("it answers without end")
+    else:
+        raise TimeoutError("timed out")
     head, _, content = bytes(data).partition(b"\r\n\r\n")
     lines = head.decode("latin-1").split("\r\n")
     words = lines[0].split()

@@ -12,7 +12,7 @@ from typing import Any
 from ..engine import jail
 from ..engine.errands import in_child
 from ..engine.places import Rules
-from ..engine.steward.wall import FILES, StartFailed
+from ..engine.steward.wall import FILES, StartFailed, Waiting
 from . import docker_relaying
 from .docker_ground import BASE, RECORDS, Ground
 
@@ -24,9 +24,10 @@ Answer = tuple[dict[str, Any], Sequence[int]]
 
 
 class Sourced:
-    """Of one sandbox. `first` is its first process, set when there is one."""
+    """Of one sandbox. `first` is its first process, set when there is one; `wait` is its wall's."""
 
-    def __init__(self, box: str, job: Mapping[str, Any], ground: Ground | None) -> None:
+    def __init__(self, box: str, job: Mapping[str, Any], ground: Ground | None, wait: Waiting) -> None:
+        self._wait = wait
         self._box = box
         self._job = job
         self._ground = ground
@@ -80,7 +81,7 @@ class Sourced:
             if afresh:
                 ground.drop(before)
 
-        answer, _ = in_child(work, later)
+        answer, _ = in_child(work, later, self._wait)
         if "ok" not in answer:
             error = answer.get("error", {})
             raise StartFailed(str(error.get("message", "It failed.")), str(error.get("code", "sandbox_error")))

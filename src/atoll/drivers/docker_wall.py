@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import socket
 import struct
@@ -15,7 +14,7 @@ from typing import Any
 from ..engine import holders, inspection, kernel, layout, messages, usage
 from ..engine.settings import BirthFailed, started_at
 from ..engine.steward.lent import Lent
-from ..engine.steward.wall import FILES, StartFailed, Wall
+from ..engine.steward.wall import FILES, Readable, StartFailed, Wall
 from . import docker_attach
 from .docker_container import LINE, name_of, showing
 from .docker_engine import Engine, Refused, Unreachable
@@ -42,12 +41,15 @@ class DockerWall(Wall):
 
     def __init__(self, box: str, job: Mapping[str, Any]) -> None:
         super().__init__(box, job)
-        self._engine = Engine(job["engine"])
+        self._engine = Engine(job["engine"], self._wait)
         self._name = name_of(box)
         self._first: tuple[int, int] | None = None
         self._lent = Lent(job)
         self._ground = Ground(box, job) if job["grounded"] else None
-        self._sourced = Sourced(box, job, self._ground)
+        self._sourced = Sourced(box, job, self._ground, self._wait)
+
+    def _wait(self, what: Readable | None, seconds: float) -> bool:
+        return self.wait(what, seconds)
 
     def start(self) -> socket.socket:
         since = time.time()
@@ -202,10 +204,8 @@ class DockerWall(Wall):
 
     def _accepted(self, listener: socket.socket) -> socket.socket:
         """The line of the guest, which connects by itself."""
-        poll = select.poll()
-        poll.register(listener, select.POLLIN)
         until = time.monotonic() + _BIRTH
-        while not poll.poll(_LOOK * 1000):
+        while not self.wait(listener, _LOOK):
             state = self._state()
             if not state.get("Running"):
                 code = state.get("ExitCode")
@@ -268,7 +268,7 @@ class DockerWall(Wall):
                     return
                 if time.monotonic() > until:
                     raise OSError(f"the engine does not remove the container: {error}") from error
-                time.sleep(_MOMENT)
+                self.wait(None, _MOMENT)
             except Unreachable:
                 self._kill()
                 return
@@ -294,7 +294,7 @@ class DockerWall(Wall):
             if started_at(pid) == started:
                 os.kill(pid, signal.SIGKILL)
                 while not usage.is_zombie(pid) and started_at(pid) == started:
-                    time.sleep(_MOMENT)
+                    self.wait(None, _MOMENT)
 
     def pause(self) -> None:
         self._change("pause", "Paused", True)
@@ -348,7 +348,7 @@ class DockerWall(Wall):
                 return "its container was removed behind atoll's back" if error.status == 404 else str(error)
             if time.monotonic() > until:
                 break
-            time.sleep(_MOMENT)
+            self.wait(None, _MOMENT)
         if state.get("OOMKilled") and state.get("ExitCode") == _KILLED:
             return "its memory was full and the kernel killed its first process"
         return f"its first process ended with {state.get('ExitCode')}"

@@ -71,9 +71,17 @@ class Errand:
             _kill(self._child)
         return _error("The sandbox's processes kept this from being done in time; try again.", "busy")
 
-    def wait(self) -> tuple[dict[str, Any], list[int]]:
-        """Its answer, when it is there or its time is over."""
-        ready = select.select([self], [], [], max(0.0, self.until - time.monotonic()))[0]
+    def wait(self, wait: Callable[[Errand, float], bool] | None = None) -> tuple[dict[str, Any], list[int]]:
+        """Its answer, when it is there or its time is over.
+
+        Args:
+            wait: how to wait until it can be read, for so many seconds at most; what that raises ends the work.
+        """
+        try:
+            ready = (wait or _wait)(self, max(0.0, self.until - time.monotonic()))
+        except BaseException:
+            self.end()
+            raise
         return self.answer() if ready else (self.end(), [])
 
 
@@ -158,9 +166,17 @@ def record_source(box: str, source: str, rules: Rules | None, started: float) ->
     return child
 
 
-def in_child(work: Callable[[], Outcome], later: Callable[[], None] = lambda: None) -> tuple[dict[str, Any], list[int]]:
+def in_child(
+    work: Callable[[], Outcome],
+    later: Callable[[], None] = lambda: None,
+    wait: Callable[[Errand, float], bool] | None = None,
+) -> tuple[dict[str, Any], list[int]]:
     """Do some work in a fork and wait for it; gives its answer and descriptors, or the error that it ended with."""
-    return Errand(work, later).wait()
+    return Errand(work, later).wait(wait)
+
+
+def _wait(errand: Errand, seconds: float) -> bool:
+    return bool(select.select([errand], [], [], seconds)[0])
 
 
 def _error(message: str, code: str) -> dict[str, Any]:

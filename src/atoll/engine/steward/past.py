@@ -19,7 +19,7 @@ from .. import kernel
 from ..copying import copy_tree
 from ..removal import remove_tree
 from ..settings import code_of
-from .wall import FILES, StartFailed, Wall
+from .wall import FILES, Readable, StartFailed, Wall
 
 if TYPE_CHECKING:
     import socket
@@ -39,6 +39,7 @@ class Keeper(Protocol):
     def answer(self, client: socket.socket, facts: dict[str, Any]) -> None: ...
     def refuse(self, client: socket.socket, message: str, code: str) -> None: ...
     def begin_again(self, swap: Callable[[], None]) -> None: ...
+    def wait(self, what: Readable | None, seconds: float) -> bool: ...
 
 
 class _Errand(NamedTuple):
@@ -130,7 +131,7 @@ class Past:
                     self._wall.end_writer(each)
             # Who is frozen dies when it is thawed.
             self._keeper.let_go(self)
-            time.sleep(_MOMENT)
+            self._keeper.wait(None, _MOMENT)
             self._keeper.hold(self)
         self._wall.settle()
 

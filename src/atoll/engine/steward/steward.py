@@ -21,7 +21,7 @@ from .. import headroom, messages
 from ..removal import remove_tree
 from ..settings import BirthFailed, code_of, started_at
 from . import lot
-from .wall import FILES, StartFailed, Wall
+from .wall import FILES, Ending, Readable, StartFailed, Wall, just_wait
 
 if TYPE_CHECKING:
     from .past import Past
@@ -48,6 +48,10 @@ class Steward:
         self._ending: socket.socket | None = None
         self._poll = select.poll()
         self._past: Past | None = None
+        self._pid = os.getpid()
+        # What it listens on, while there may be somebody to answer.
+        self._listener: socket.socket | None = None
+        wall.wait = self.wait
 
     def live(self) -> None:
         """From birth to end.
@@ -57,9 +61,12 @@ class Steward:
         """
         listener = self._born()
         try:
+            self._listener = listener
             while not self._done:
-                self._turn(listener)
+                with contextlib.suppress(Ending):
+                    self._turn(listener)
         finally:
+            self._listener = None
             self._end()
             listener.close()
 
@@ -159,6 +166,57 @@ class Steward:
         if time.time() >= self._expires or (self._parked is not None and not os.path.exists(self._box)):
             self._done, self._keep_files = True, False
 
+    def wait(self, what: Readable | None, seconds: float) -> bool:
+        """Wait for something that hostile code may draw out; who asks for the status is answered meanwhile.
+
+        Gives whether it can be read.
+
+        Raises:
+            Ending: somebody has destroyed the sandbox, or its time is up.
+        """
+        if self._listener is None or self._done or os.getpid() != self._pid:
+            return just_wait(what, seconds)
+        poll = select.poll()
+        for each in (self._listener, *self._clients.values(), *(() if what is None else (what,))):
+            poll.register(each, select.POLLIN)
+        until = time.monotonic() + seconds
+        while True:
+            left = min(max(0.0, until - time.monotonic()), max(0.0, self._expires - time.time()))
+            for fd, _ in poll.poll(left * 1000 + 1):
+                if what is not None and fd == what.fileno():
+                    return True
+                self._attend_meanwhile(fd, poll)
+            if time.time() >= self._expires:
+                self._done, self._keep_files = True, False
+                raise Ending
+            if time.monotonic() >= until:
+                return False
+
+    def _attend_meanwhile(self, fd: int, poll: select.poll) -> None:
+        """Whatever can wait is left where it is. Raises Ending."""
+        assert self._listener is not None  # noqa: S101  # see `wait`
+        if fd == self._listener.fileno():
+            with contextlib.suppress(OSError):
+                client = self._listener.accept()[0]
+                self._add(client)
+                poll.register(client, select.POLLIN)
+            return
+        client = self._clients[fd]
+        op = _asked(client)
+        if op == "status":
+            with contextlib.suppress(OSError):
+                client.recv(messages.MAX_MESSAGE)
+                messages.send(client, {"ok": {"status": self._status()}})
+        elif op == "destroy":
+            self._keep_files = False
+            self._ending, self._done = client, True
+            raise Ending
+        else:
+            poll.unregister(fd)
+
+    def _status(self) -> str:
+        return "paused" if self._paused else "running"
+
     def _hear_guest(self) -> None:
         """Only its end is of interest; what else it says goes nowhere."""
         try:
@@ -235,7 +293,7 @@ class Steward:
             self._pass_on(client, request)
         else:
             self._change(client, request)
-            messages.send(client, {"ok": {"status": "paused" if self._paused else "running"}})
+            messages.send(client, {"ok": {"status": self._status()}})
             if op == "keep":
                 self._wall.kept(request)
 
@@ -300,7 +358,7 @@ class Steward:
         try:
             swap()
             self._start()
-        except BaseException as error:
+        except Exception as error:
             self._done = True
             _leave_word(self._box, f"it could not be started again: {error}")
             raise
@@ -340,6 +398,14 @@ class Steward:
         if self._ending is not None:
             with contextlib.suppress(OSError):
                 messages.send(self._ending, {"ok": {}})
+
+
+def _asked(client: socket.socket) -> str | None:
+    """What somebody wants, which is still to be received; None where it cannot be told, or nobody is there."""
+    try:
+        return str(messages.decode(client.recv(messages.MAX_MESSAGE, socket.MSG_PEEK)).get("op"))
+    except (messages.Ended, ValueError, OSError):
+        return None
 
 
 def _claim(box: str) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from ..holders import Holder
@@ -25,8 +26,28 @@ class StartFailed(Exception):
         self.hint = hint
 
 
+class Ending(BaseException):
+    """The sandbox is to end, and a wall that waits for something is to give it up."""
+
+
+class Readable(Protocol):
+    def fileno(self) -> int: ...
+
+
+Waiting = Callable[[Readable | None, float], bool]
+"""Waits until something can be read, for so many seconds at most; gives whether it can."""
+
+
+def just_wait(what: Readable | None, seconds: float) -> bool:
+    poll = select.poll()
+    if what is not None:
+        poll.register(what, select.POLLIN)
+    return bool(poll.poll(max(0.0, seconds) * 1000))
+
+
 class Wall(ABC):
-    """One wall around one sandbox. Lives in the steward's process, which serves nobody while a method runs.
+    """One wall around one sandbox. Lives in the steward's process, which serves nobody while a method runs; but for
+    who asks how the sandbox is, or destroys it, while the method waits by `wait`.
 
     Args:
         box: the directory of the sandbox on the host, with `files` in it.
@@ -36,6 +57,7 @@ class Wall(ABC):
         facts: what the client is told when the sandbox is ready; kept in `Handle.data`. `limits` and `walls` are
             shown by `Info`.
         guest: the guest's pid on this machine; 0 where it has none.
+        wait: how to wait for somebody else. Raises Ending.
     """
 
     def __init__(self, box: str, job: Mapping[str, Any]) -> None:
@@ -43,6 +65,7 @@ class Wall(ABC):
         self.job = job
         self.facts: dict[str, Any] = {}
         self.guest = 0
+        self.wait: Waiting = just_wait
 
     @abstractmethod
     def start(self) -> socket.socket:
