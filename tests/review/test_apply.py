@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -208,6 +209,51 @@ def test_two_links_cannot_lead_out_together(overlay):
     os.symlink("a/b/c/top/../outside", overlay.in_merged("evil"))
     done = apply(overlay.stage)
     assert (done.applied, list(done.rejected)) == (("a/b/c/top",), ["evil"])
+
+
+@pytest.mark.parametrize(
+    ("links", "good"),
+    [
+        ({"near": "sub", "evil": "near/out/secret"}, "near"),
+        ({"near": "far", "far": "sub", "evil": "near/out"}, "far near"),
+        ({"far": "sub", "evil": "dangling/out"}, "far"),
+        ({"sub/back": "..", "evil": "sub/back/sub/out"}, "sub/back"),
+    ],
+)
+def test_links_that_come_together_cannot_lead_over_one_of_the_sources_that_leads_out(overlay, links, good):
+    overlay.in_source("sub/inside", "x")
+    os.symlink("../../outside", overlay.in_source("sub/out"))
+    os.symlink("far", overlay.in_source("dangling"))
+    overlay.start()
+    for path, target in {**links, "fine": next(iter(links)) + "/inside"}.items():
+        os.symlink(target, overlay.in_merged(path))
+    done = apply(overlay.stage)
+    assert done.applied == tuple(sorted(["fine", *good.split()]))
+    assert done.rejected == {"evil": "It is a link that leads out of the workspace, over another link."}
+    assert not os.path.lexists(overlay.in_source("evil"))
+
+
+def test_links_that_lead_in_circles_have_an_end(overlay):
+    overlay.start()
+    for path, target in {"one": "two/x", "two": "one/x", "fine": "file"}.items():
+        os.symlink(target, overlay.in_merged(path))
+    overlay.in_merged("file", "x")
+    done = apply(overlay.stage)
+    assert (done.applied, sorted(done.rejected)) == (("file", "fine"), ["one", "two"])
+
+
+def test_a_directory_that_becomes_a_link_takes_no_other_link_out(overlay):
+    overlay.in_source("sub/inside", "x")
+    overlay.in_source("was/file", "x")
+    os.symlink("../../outside", overlay.in_source("sub/out"))
+    overlay.start()
+    shutil.rmtree(overlay.in_merged("was"))
+    os.symlink("sub", overlay.in_merged("was"))
+    os.symlink("was/out", overlay.in_merged("evil"))
+    os.symlink("was/inside", overlay.in_merged("fine"))
+    done = apply(overlay.stage)
+    assert list(done.rejected) == ["evil"]
+    assert {"fine", "was"} <= set(done.applied)
 
 
 def test_special_files_are_refused_on_both_sides(overlay):

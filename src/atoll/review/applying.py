@@ -13,8 +13,9 @@ from .commit import Moved
 from .comparing import Difference
 from .holding import hold
 from .journal import Journal, Ledger
+from .links import together
 from .looking import Look
-from .planning import Planner
+from .planning import Plan, Planner
 from .points import reached
 from .preparing import Preparation
 from .recovery import carry_out, clear, recover, recover_locked
@@ -168,12 +169,25 @@ class _Attempt:
                 if reason is not None:
                     del self._accepted[path]
                     self.rejected[path] = reason
-            plan = Planner(self._look, self._accepted, self.rejected).plan()
+            plan = self._plan(preparation.links)
             if plan.removals:
                 hold(self._look.merged, self._look.stage.uppers, self._look.candidates)
             steps = preparation.steps(plan, self._accepted)
             staging.sync()
         return journal._replace(phase="commit", steps=steps)
+
+    def _plan(self, targets: Mapping[str, str]) -> Plan:
+        """Without links that would lead out of the source when all the rest of it has come."""
+        while True:
+            plan = Planner(self._look, self._accepted, self.rejected).plan()
+            comes = {path: targets.get(path) for path in self._accepted}
+            reasons = {path: together(self._look.source, comes, path) for path in comes if comes[path] is not None}
+            refused = {path: reason for path, reason in reasons.items() if reason is not None}
+            if not refused:
+                return plan
+            self.rejected |= refused
+            for path in refused:
+                del self._accepted[path]
 
     def _commit(self, root: int, journal: Journal) -> None:
         self._ledger.write(journal)

@@ -29,12 +29,17 @@ class Prepared(NamedTuple):
 
 
 class Preparation:
-    """Stages what is to be put into the source."""
+    """Stages what is to be put into the source.
+
+    Attributes:
+        links: the targets of the links that are staged, by their paths.
+    """
 
     def __init__(self, look: Look, staging: Staging) -> None:
         self._look = look
         self._staging = staging
         self._ready: dict[str, Prepared] = {}
+        self.links: dict[str, str] = {}
 
     def stage(self, difference: Difference) -> str | None:
         """Get the content of a file or a link ready; why that cannot be, or None.
@@ -63,6 +68,7 @@ class Preparation:
         # The very target that was judged, not one that took its place.
         if digest != change.digest:
             return None
+        self.links[change.path] = target
         return Prepared(self._staging.add_link(target, self._owner(change.path, None)), digest)
 
     def _stage_file(self, difference: Difference) -> Prepared | None:
