@@ -98,6 +98,26 @@ def test_who_is_careful_waits_for_cranelift(winch_first, monkeypatch):
     assert waited == [CRANELIFT, WINCH]
 
 
+@pytest.mark.parametrize(
+    ("driver", "strict", "careful"),
+    [("wasm", False, False), ("wasm", True, True), ("strongest", False, True), ("wasm,wasm", False, False)],
+)
+def test_sandboxes_that_are_to_be_strong_are_made_with_care(cache, monkeypatch, driver, strict, careful):
+    asked = []
+
+    def make_ready(*, careful):
+        asked.append(careful)
+        raise WallUnavailable("seen enough")
+
+    monkeypatch.setattr(wasm_compiler, "make_ready", make_ready)
+    monkeypatch.setenv("ATOLL_STRONGEST", "wasm")
+    said = []
+    with pytest.raises(WallUnavailable, match="seen enough"):
+        Sandbox.create(driver, strict=strict, on_progress=said.append)
+    assert set(asked) == {careful}
+    assert "Winch" not in "".join(said)
+
+
 @pytest.mark.parametrize(("asked", "careful"), [("strongest", True), ("wasm,fake", False), ("wasm", False)])
 def test_only_the_strongest_wall_is_careful(monkeypatch, asked, careful):
     monkeypatch.setenv("ATOLL_STRONGEST", "wasm")
