@@ -69,6 +69,8 @@ class Driver(ABC):
     """Whether `Spec.image` may be a name that the wall knows, and not only an absolute path."""
     python: ClassVar[str | None] = None
     """Where the Python that packages are for is in its sandboxes; None for the place of the one that runs this."""
+    careful: bool = False
+    """Whether the strongest wall was asked for: it is not to be made of what is less tried, for a quicker start."""
 
     def __init__(self, io: IO) -> None:
         self.io = io

@@ -116,7 +116,7 @@ def test_a_disk_without_room_for_the_compiled_code_is_told(own_cache):
         os.makedirs(os.path.dirname(runtime.home), exist_ok=True)
         with pytest.raises(WallUnavailable, match="compiled") as caught:
             wasm_runtime.compiled(runtime, lambda draft: shutil.copyfile(runtime.library, f"{draft.lib}/library"))
-        assert "400 MB" in caught.value.hint
+        assert "450 MB" in caught.value.hint
         assert not [name for name in os.listdir(os.path.dirname(runtime.home)) if name.endswith(".draft")]
     finally:
         subprocess.run(["umount", own_cache.parent], check=True)

@@ -12,7 +12,8 @@ import pytest
 wasmtime = pytest.importorskip("wasmtime")
 
 from atoll.drivers import wasm_abi as abi  # noqa: E402
-from atoll.drivers.wasm_engine import Instance, make_engine  # noqa: E402
+from atoll.drivers.wasm_engine import Instance, compile_file, load, make_engine  # noqa: E402
+from atoll.drivers.wasm_runtime import CRANELIFT, WINCH  # noqa: E402
 from atoll.drivers.wasm_table import MOST_OPEN, Table  # noqa: E402
 from atoll.drivers.wasm_wasi import PORTAL, Wasi  # noqa: E402
 
@@ -45,7 +46,7 @@ def module():
 
 
 class Guest:
-    def __init__(self, root):
+    def __init__(self, root, compiler):
         self.root = root
         table = Table()
         table.begin_with("/", writable=True)
@@ -60,7 +61,7 @@ class Guest:
         self.said = []
         wasi = Wasi(table, ["python"])
         wasi.hears, wasi.says = self.said.append, lambda size: b"x" * min(size, 3)
-        engine = make_engine()
+        engine = make_engine(compiler)
         self.instance = Instance(engine, wasmtime.Module(engine, module()), wasi, lambda: None)
         self.memory = self.instance.memory
 
@@ -87,9 +88,9 @@ class Guest:
             self.ask("fd_close", number)
 
 
-@pytest.fixture(scope="module")
-def guest(tmp_path_factory):
-    made = Guest(tmp_path_factory.mktemp("wasi"))
+@pytest.fixture(scope="module", params=[CRANELIFT, WINCH])
+def guest(tmp_path_factory, request):
+    made = Guest(tmp_path_factory.mktemp("wasi"), request.param)
     yield made
     made.close()
 
@@ -220,3 +221,51 @@ def test_a_wait_ends_in_time_and_with_what_wakes_it(guest):
     assert abi.EVENT.unpack(guest.memory.read(1000, abi.EVENT.size))[0] == 7
     assert guest.ask("poll_oneoff", 0, 1000, 0, 2000) == number("EINVAL")
     assert guest.ask("poll_oneoff", 0, 1000, 5000, 2000) == number("EINVAL")
+
+
+LOOP = """(module (memory (export "memory") 1)
+  (func (export "loop") (loop $again (br_if $again (i32.eqz (i32.load (i32.const 0)))))))"""
+OUTSIDE = """(module (memory (export "memory") 1) (tag $t (param i32))
+  (func (export "read") (param i32) (result i32) (i32.load offset=4 (local.get 0)))
+  (func (export "grow") (param i32) (result i32) (memory.grow (local.get 0)))
+  (func $deep (export "deep") (call $deep))
+  (func (export "thrown") (param i32) (result i32)
+    (block $caught (result i32) (try_table (catch $t $caught) (throw $t (local.get 0))) (i32.const 0))))"""
+
+
+def instance_of(text, compiler, on_epoch=lambda: None):
+    engine = make_engine(compiler)
+    made = Instance(engine, wasmtime.Module(engine, text), Wasi(Table(), ["python"]), on_epoch)
+    return made, lambda name, *arguments: made._exports[name](made._store, *arguments)
+
+
+@pytest.mark.parametrize("compiler", [CRANELIFT, WINCH])
+def test_what_computes_is_brought_to_the_host(compiler):
+    """The loop ends when the host has written into its memory."""
+    made, call = instance_of(LOOP, compiler, lambda: made.memory.write(0, b"\1"))
+    made.stir()
+    call("loop")
+    assert made.memory.read(0, 1) == b"\1"
+
+
+@pytest.mark.parametrize("compiler", [CRANELIFT, WINCH])
+def test_an_instance_stays_in_its_memory_and_on_its_stack(compiler):
+    made, call = instance_of(OUTSIDE, compiler)
+    made.limit_memory(2 << 16)
+    assert call("read", 0) == 0
+    for at in ((1 << 16) - 7, 1 << 16, (1 << 31) - 1, -(1 << 31), -1, -4):
+        with pytest.raises(wasmtime.Trap, match="out of bounds"):
+            call("read", at)
+    assert (call("grow", 1), call("grow", 1)) == (1, -1)
+    with pytest.raises(wasmtime.Trap, match="stack"):
+        call("deep")
+    assert call("thrown", 42) == 42
+
+
+@pytest.mark.parametrize(("by", "for_"), [(CRANELIFT, WINCH), (WINCH, CRANELIFT)])
+def test_code_of_the_one_compiler_is_not_loaded_as_that_of_the_other(tmp_path, by, for_):
+    (tmp_path / "module").write_bytes(wasmtime.wat2wasm(OUTSIDE))
+    compile_file(str(tmp_path / "module"), str(tmp_path / "code"), by)
+    load(make_engine(by), str(tmp_path / "code"))
+    with pytest.raises(wasmtime.WasmtimeError):
+        load(make_engine(for_), str(tmp_path / "code"))

@@ -33,7 +33,7 @@ def names_in(driver: str | None) -> list[str]:
         InvalidInput: it is no name and no list of names.
         UnknownDriver: there is no driver of one of the names.
     """
-    given = registry.default_name() if driver is None else driver
+    given = _given(driver)
     if not isinstance(given, str):
         raise InvalidInput(f"driver is {kind_of(given)}; give a name such as {registry.DEFAULT!r}.")
     if given == STRONGEST:
@@ -44,6 +44,10 @@ def names_in(driver: str | None) -> list[str]:
         for name in names:
             registry.check_known(name)
     return names
+
+
+def _given(driver: str | None) -> str:
+    return registry.default_name() if driver is None else driver
 
 
 async def choose(io: IO, driver: str | None, make: Callable[[Driver, Mapping[str, str]], Awaitable[T]]) -> T:
@@ -57,12 +61,18 @@ async def choose(io: IO, driver: str | None, make: Callable[[Driver, Mapping[str
         WallUnavailable: none of several would do; the message says of each why.
     """
     names = names_in(driver)
+
+    def loaded(name: str) -> Driver:
+        wall = registry.load(name, io)
+        wall.careful = _given(driver) == STRONGEST
+        return wall
+
     if len(names) == 1:
-        return await make(registry.load(names[0], io), {})
+        return await make(loaded(names[0]), {})
     reasons: dict[str, str] = {}
     for name in names:
         try:
-            wall = registry.load(name, io)
+            wall = loaded(name)
             missing = await why_not_ready(wall)
             if missing is None:
                 return await make(wall, dict(reasons))

@@ -14,7 +14,7 @@ from ..engine.steward.history import CopiedHistory
 from ..engine.steward.wall import FILES
 from ..errors import CreateFailed, Unsupported
 from ..types import Capability, Handle, Layer, Spec
-from . import wasm_runtime
+from . import wasm_compiler
 
 _ROOT, _STATE = "root", "state"
 _PYTHON = "/usr/local/bin/python"
@@ -45,11 +45,11 @@ class WasmDriver(CopiedHistory):
     warm = True
 
     def warmth(self) -> tuple[str, str]:
-        return "atoll.drivers.wasm_stock:prepare", wasm_runtime.find().dumps()
+        return "atoll.drivers.wasm_stock:prepare", wasm_compiler.serving().dumps()
 
     def prepare(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
         _refuse(spec)
-        wasm_runtime.ensure(wasm_runtime.find())
+        wasm_compiler.make_ready(careful=self.careful or spec.strict)
         files = f"{box}/{FILES}"
         if resume is None:
             _furnish(files, spec)
@@ -65,9 +65,7 @@ class WasmDriver(CopiedHistory):
         bounds.sweep(os.path.basename(box))
 
     async def first_use(self, spec: Spec) -> str | None:
-        if wasm_runtime.find().is_compiled:
-            return None
-        return "Compiling Python for WebAssembly, once for this user: a minute or two."
+        return wasm_compiler.first_use(careful=self.careful or spec.strict)
 
     async def health(self) -> list[Layer]:
         from . import wasm_health

@@ -11,6 +11,7 @@ import functools
 import os
 
 from ..engine import kernel, landlock, seccomp
+from .wasm_runtime import CRANELIFT
 
 # Call numbers on x86-64 and on aarch64.
 _ALLOWED: dict[str, tuple[int | None, int | None]] = {
@@ -109,8 +110,9 @@ def confine(writable: tuple[str, ...], readable: tuple[str, ...], code: bytes) -
     seccomp.install(code)
 
 
-def walls() -> list[str]:
-    """The layers that stand around an instance on this host."""
+def walls(compiler: str) -> list[str]:
+    """The layers that stand around an instance on this host; the first is as good as who has compiled it."""
     abi = landlock.version()
     second = [f"Landlock v{abi}"] if abi else []
-    return ["WebAssembly", "no_new_privs", *second, "seccomp"]
+    first = "WebAssembly" if compiler == CRANELIFT else f"WebAssembly by {compiler.capitalize()}"
+    return [first, "no_new_privs", *second, "seccomp"]

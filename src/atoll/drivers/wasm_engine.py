@@ -17,10 +17,12 @@ from wasmtime import _ffi
 
 from . import wasm_abi as abi
 from .wasm_memory import Memory
+from .wasm_runtime import CRANELIFT, WINCH
 from .wasm_wasi import Wasi
 
 STACK = 4 << 20
 _WASI = "wasi_snapshot_preview1"
+_STRATEGY_WINCH = 2
 _MASKS = {"i32": 0xFFFFFFFF, "i64": 0xFFFFFFFFFFFFFFFF}
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 _FINALIZER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -51,21 +53,26 @@ _MISTAKE = 71
 _NOBODY = 0xFFFFFFFF
 
 
-def make_engine() -> wasmtime.Engine:
-    """All processes have the same, or a compiled module could not be shared."""
+def make_engine(compiler: str = CRANELIFT) -> wasmtime.Engine:
+    """All processes have the same for one compiler, or a compiled module could not be shared."""
     config = wasmtime.Config()
     config.epoch_interruption = True
-    # Compiling takes a minute instead of two, and what comes out is hardly slower.
-    config.cranelift_opt_level = "none"
+    if compiler == WINCH:
+        # wasmtime-py's own property does not know it yet.
+        _ffi.wasmtime_config_strategy_set(config.ptr(), _STRATEGY_WINCH)
+    else:
+        config.strategy = CRANELIFT
+        # Compiling takes a minute instead of two, and what comes out is hardly slower.
+        config.cranelift_opt_level = "none"
     # Python's own limit on recursion must come first. wasmtime wants room for this on stacks that nobody uses here.
     _ffi.wasmtime_config_async_stack_size_set(config.ptr(), 2 * STACK)
     config.max_wasm_stack = STACK
     return wasmtime.Engine(config)
 
 
-def compile_file(binary: str, into: str) -> None:
+def compile_file(binary: str, into: str, compiler: str = CRANELIFT) -> None:
     """Compile a module, and write what comes out to a file."""
-    module = wasmtime.Module.from_file(make_engine(), binary)
+    module = wasmtime.Module.from_file(make_engine(compiler), binary)
     with open(into, "wb") as file:
         file.write(module.serialize())
 

@@ -8,7 +8,8 @@ from ..engine import cgroups, landlock
 from ..engine.probe import groups_fix
 from ..errors import AtollError, DriverMissing
 from ..types import Layer
-from . import wasm_runtime
+from . import wasm_compiler, wasm_runtime
+from .wasm_runtime import Runtime
 
 _COMPILE = "python -c 'from atoll.drivers import wasm_runtime as w; w.ensure(w.find())'"
 _MACHINES = ("x86_64", "aarch64")
@@ -26,14 +27,25 @@ def _runtime() -> list[Layer]:
         return [Layer("Python", ready=False, detail=str(missing), fix="pip install 'atoll[wasm]'")]
     except AtollError as error:
         return [Layer("Python", ready=False, detail=str(error), fix=error.hint)]
-    compiled = Layer(
-        "machine code",
-        ready=runtime.is_compiled,
-        detail=runtime.home if runtime.is_compiled else "not compiled yet, which the first sandbox does, in minutes",
-        fix=None if runtime.is_compiled else _COMPILE,
-        required=False,
-    )
-    return [Layer("Python", ready=True, detail=runtime.binary), compiled]
+    return [Layer("Python", ready=True, detail=runtime.binary), _code(runtime)]
+
+
+def _code(runtime: Runtime) -> Layer:
+    """Whose machine code there is. Sandboxes can be made without; the first then waits for it."""
+    try:
+        served = wasm_compiler.serving()
+    except AtollError as error:
+        return Layer("machine code", ready=False, detail=str(error), fix=f"unset {wasm_compiler.VARIABLE}")
+    if runtime.is_compiled:
+        return Layer("machine code", ready=True, detail=runtime.home, required=False)
+    if wasm_compiler.is_compiling(runtime):
+        state = "is being compiled"
+    elif reason := wasm_compiler.was_tried(runtime):
+        state = f"could not be compiled: {reason}"
+    else:
+        state = "is not compiled yet, which takes minutes"
+    detail = f"Cranelift's {state}" + ("; Winch's serves until it is there" if served.is_compiled else "")
+    return Layer("machine code", ready=False, detail=detail, fix=_COMPILE, required=False)
 
 
 def _second() -> Layer:

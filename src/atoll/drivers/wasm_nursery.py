@@ -40,7 +40,7 @@ class Nursery:
         for place in (_LIBRARY, self._data, SOURCE, _CLOUDPICKLE):
             self._table.begin_with(place, writable=False)
         self.wasi = Wasi(self._table, [_PROGRAM])
-        engine = make_engine()
+        engine = make_engine(runtime.compiler)
         self.instance = Instance(engine, load(engine, runtime.module), self.wasi, self._on_epoch)
         self._finder: Finder | None = None
         self.words: Words = {}
@@ -84,6 +84,11 @@ class Nursery:
         self._table.give("/", _directory(root))
         self._table.give(STATE, _directory(state))
         self._show_library()
+
+    @property
+    def compiler(self) -> str:
+        """Whose code runs in it."""
+        return self._runtime.compiler
 
     @property
     def library(self) -> tuple[str, ...]:

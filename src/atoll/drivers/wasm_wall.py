@@ -11,7 +11,7 @@ from ..guest.config import Config
 from ..guest.server import Server
 from . import wasm_confine, wasm_server
 from .wasm_context import Terms
-from .wasm_stock import memory_of
+from .wasm_stock import memory_of, prepared
 
 
 class WasmWall(ForkedWall):
@@ -23,7 +23,7 @@ class WasmWall(ForkedWall):
         except OSError as error:
             raise StartFailed(f"{error.strerror}.", "wall_unavailable") from error
         control = super().start()
-        self.facts["walls"] = wasm_confine.walls()
+        self.facts["walls"] = wasm_confine.walls(prepared().compiler)
         return control
 
     def serve(self, control: socket.socket, score: int, kills: int | None) -> Server:
