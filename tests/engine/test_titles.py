@@ -34,8 +34,7 @@ def title(pid):
 
 def family(pid):
     """A keeper's whole family: the zygote, and everybody below it."""
-    parent = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    found = [parent]
+    found = [parent(pid)]
     for each in found:
         for task in pathlib.Path(f"/proc/{each}/task").glob("*/children"):
             try:
@@ -54,6 +53,24 @@ def test_every_helper_says_what_it_is_and_for_whom(home):
         assert not any("exec(" in each for each in titles)
         inside = sandbox.run("tr '\\0' ' ' < /proc/1/cmdline").stdout
         assert inside.strip() == "atoll: guest", "and inside it tells nothing of the host"
+
+
+def test_a_sandbox_is_not_in_its_keepers_session(home):
+    """By sessions the kernel shares out the processors where there is no control group for them: with all in one, a
+    keeper beside a thousand hostile processes would have a thousandth."""
+    with Sandbox.create("jail") as sandbox:
+        keeper = next(pid for pid in all_pids() if title(pid) == f"atoll: keeper {sandbox.id}")
+        guest = next(pid for pid in family(keeper) if title(pid) == "atoll: guest" and parent(pid) == keeper)
+        assert session(guest) == guest
+        assert session(keeper) == parent(keeper), "keepers are in their zygote's"
+
+
+def parent(pid):
+    return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def session(pid):
+    return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[3])
 
 
 def all_pids():

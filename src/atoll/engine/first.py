@@ -28,6 +28,7 @@ def live(settings: Settings, uid: int, control: socket.socket, doors: list[int])
     """
     try:
         kernel.name_process("python3", GUEST)
+        _leave_the_keepers_session()
         pass_through(doors)
         silence((control.fileno(),))
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -50,6 +51,12 @@ def live(settings: Settings, uid: int, control: socket.socket, doors: list[int])
         os._exit(0)
 
 
+def _leave_the_keepers_session() -> None:
+    """Where no control group says otherwise, the kernel gives each session the same share of the processors: with all
+    in one, a sandbox of hundreds of processes would leave its keeper, and others', a hundredth of them."""
+    os.setsid()
+
+
 def silence(kept: tuple[int, ...]) -> None:
     """Close every descriptor but some, and have nothing as input and output.
 
@@ -68,6 +75,7 @@ def live_nursed(settings: Settings, control: socket.socket, rehearse: Callable[[
     """
     try:
         kernel.name_process("python3", GUEST)
+        _leave_the_keepers_session()
         kernel.close_from(3, (control.fileno(),))
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         # By this the midwife learns who it is.

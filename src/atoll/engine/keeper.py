@@ -25,7 +25,6 @@ from . import (
     disk,
     ending,
     errands,
-    kernel,
     layers,
     messages,
     midwife,
@@ -72,8 +71,6 @@ class Keeper:
         self._rules = Rules.of(born)
         self._view = viewpost.unpack(fds[4:] if born["nursed"] else fds[3:])
         self._facts = born["facts"]
-        with contextlib.suppress(OSError):  # a machine or a container where it cannot be had
-            kernel.take_short_turns()
         self._control, self._listener, maker = (socket.socket(fileno=fd) for fd in fds[:3])
         # A guest that does not listen must not stop its keeper.
         self._control.setblocking(False)

@@ -18,11 +18,11 @@ MACHINE = os.uname().machine
 _OLD_CALLS = {
     "x86_64": {
         "clone": 56, "pivot_root": 155, "capset": 126, "seccomp": 317, "keyctl": 250, "tgkill": 234, "syncfs": 306,
-        "bpf": 321, "sched_setattr": 314,
+        "bpf": 321,
     },
     "aarch64": {
         "clone": 220, "pivot_root": 41, "capset": 91, "seccomp": 277, "keyctl": 219, "tgkill": 131, "syncfs": 267,
-        "bpf": 280, "sched_setattr": 274,
+        "bpf": 280,
     },
 }  # fmt: skip
 _NEW_CALLS = {
@@ -60,8 +60,6 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_SECUREBITS = 1, 4, 24
 PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 38, 47, 4
 PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 15, 36
 _KEYCTL_JOIN_SESSION_KEYRING = 1
-# In nanoseconds: the shortest that the kernel takes.
-_SHORT_TURN = 100_000
 # noroot, no setuid fixup, keep-caps off, no ambient raise; each with its lock.
 SECUREBITS_LOCKED = 0b11101111
 
@@ -223,13 +221,6 @@ def prctl(option: int, first: int = 0, second: int = 0) -> int:
     if result < 0:
         raise _fail(f"prctl {option}")
     return result
-
-
-def take_short_turns() -> None:
-    """Have the scheduler run this process soon after it wakes, for less time each: it answers promptly beside any
-    number of others who want the processors. Its share stays what it was. Before Linux 6.12 nothing changes."""
-    attributes = struct.pack("IIQiIQQQII", 56, 0, 0, os.getpriority(os.PRIO_PROCESS, 0), 0, _SHORT_TURN, 0, 0, 0, 0)
-    syscall("sched_setattr", 0, attributes, 0)
 
 
 def name_process(name: str, title: str = "", *, of: str = "") -> None:

@@ -67,8 +67,6 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "lookup_dcookie": (212, 18),
     "memfd_secret": (447, 447),
     "set_mempolicy_home_node": (450, 450),
-    # Who takes shorter turns than others is served before them: that is for keepers alone.
-    "sched_setattr": (314, 274),
     "move_pages": (279, 239),
     "migrate_pages": (256, 238),
     "mbind": (237, 235),
