@@ -39,6 +39,32 @@ mount -t tmpfs -o mode=1777 tmpfs /tmp
 mount -t tmpfs -o mode=755 tmpfs /run
 umount -l /outer
 cd /work/atoll
+
+helpers() {
+  for each in /proc/[0-9]*; do
+    # One that has ended has no command line any more.
+    case $(cat "$each/comm" 2>/dev/null) in
+      atoll-*) [ -z "$(tr -d '\0' 2>/dev/null <"$each/cmdline")" ] || cat "$each/comm" ;;
+    esac
+  done
+}
+
+# What waits to make sandboxes would be killed with this namespace, and its control groups and disks be left to the outer
+# machine. Who has lost its state directory, as those of tests have, sees that within half a minute.
+end_helpers() {
+  .venv/bin/atoll doctor --stop-helpers || return 0
+  turns=0
+  while [ -n "$(helpers)" ]; do
+    turns=$((turns + 1))
+    if [ "$turns" -gt 300 ]; then
+      echo "still there, and killed now:" $(helpers) >&2
+      return 0
+    fi
+    sleep 0.2
+  done
+}
+trap end_helpers EXIT
+
 for target in "$@"; do
   began=$(date +%s)
   echo "== make $target"
