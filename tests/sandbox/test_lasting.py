@@ -12,6 +12,7 @@ import time
 import pytest
 
 from atoll import AtollError, Busy, Checkpoint, InvalidInput, Sandbox, SandboxGone
+from atoll.client import lasting
 
 STATE = (
     "import math, os\nfrom json import dumps\nx = shared = [1]\ndef f(): return x\n"
@@ -352,3 +353,26 @@ async def test_awaited_it_is_the_same(aio_sandbox):
     assert (await aio_sandbox.stop()).saved == 1
     await aio_sandbox.resume()
     assert (await aio_sandbox.run_code("x")).text == "1"
+
+
+_NEVER_FORKS = "import os\ndef stray(*_):\n    while True: os.getppid()\nos.fork = stray"
+
+
+@pytest.mark.parametrize("way", ["snapshot", "stop"])
+def test_contexts_that_do_not_come_to_an_end_are_lost_and_the_others_are_kept(make, monkeypatch, way):
+    """However many there are, all of them together have one time."""
+    monkeypatch.setattr(lasting, "_LEAST", 1.8)  # of 512M: twelve seconds
+    sandbox = make()
+    for number in range(2):
+        sandbox.contexts.create(f"bad{number}")
+        assert sandbox.run_code(_NEVER_FORKS, context=f"bad{number}").error is None
+    sandbox.contexts.create("good")
+    sandbox.run_code("x = 1", context="good")
+    began = time.monotonic()
+    lost = sandbox.stop(wait=0).lost if way == "stop" else sandbox.snapshot(wait=0).lost
+    assert {each for each in lost if each.startswith("bad")} == {"bad0", "bad1"}
+    assert not any(each.startswith("good") for each in lost), lost
+    assert time.monotonic() - began < 60
+    if way == "stop":
+        sandbox.resume()
+        assert sandbox.run_code("x", context="good").text == "1"

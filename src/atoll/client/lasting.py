@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import Any
 
-from ..errors import AtollError, Busy, InvalidInput, ProtocolError, SandboxGone, Unresponsive
+from ..errors import AtollError, Busy, DiskFull, InvalidInput, ProtocolError, SandboxGone
 from ..policy.text import shown
 from ..types import Checkpoint
 from . import answers, lane
@@ -18,8 +18,10 @@ _LEAST, _RATE = 5.0, 50 << 20
 each more is for: honest variables are written faster, and hostile ones shall not hold up a snapshot for minutes."""
 
 _MARGIN = 5.0
+"""Of a context's time: for it to say how it went."""
 
 _MOST = 64
+_REASON = 300
 _LOOK = 0.02
 _MAX_WAIT = 86400.0
 
@@ -79,19 +81,23 @@ async def checkpoint(
     contexts = answers.items(begun, "contexts")
     if len(contexts) > _MOST:
         raise ProtocolError(f"The guest has {len(contexts)} contexts.")
-    for context in contexts:
+    used = [context for context in contexts if answers.flag(context, "used")]
+    for number, context in enumerate(used, 1):
         name = answers.text(context, "name")
-        if not answers.flag(context, "used"):
-            continue
         if answers.text(context, "language") != "python":
             tally.lost[name] = "only Python contexts keep their variables"
             continue
         try:
-            report = await _keep(links, name, context, wishes, until, end)
-        except (Busy, Unresponsive) as error:
+            # Of the time that is left one has half, unless it is the last: the others are to have some, too.
+            now = monotonic()
+            own = end if number == len(used) else now + max(0.0, end - now) / 2
+            report = await _keep(links, name, answers.text(context, "file"), wishes, wait, until, own)
+        except (SandboxGone, DiskFull):
+            raise
+        except AtollError as error:
             if not leave_busy:
                 raise
-            tally.lost[name] = f"{error} What it had at the last checkpoint is kept, if there was one."
+            tally.lost[name] = f"{str(error)[:_REASON]} What it had at the last checkpoint is kept, if there was one."
         else:
             tally.add(name, report)
             files[name] = answers.text(report, "file")
@@ -100,21 +106,26 @@ async def checkpoint(
 
 
 async def _keep(
-    links: Links, name: str, context: answers.Answer, wishes: Mapping[str, bool], until: float, end: float
+    links: Links, name: str, file: str, wishes: Mapping[str, bool], wait: float, until: float, end: float
 ) -> dict[str, Any]:
-    """Its answer's `file` is the one that counts: not a new one, where nothing has changed since the last.
+    """Its answer's `file` is the one that counts: not `file`, where nothing has changed since the last.
 
     Raises:
-        Busy: its cell runs on after `until`, or it was not done at `end`.
-        Unresponsive: it does not answer.
+        Busy: its cell runs on after `until`, for which `wait` was said, or it was not done at `end`.
+        AtollError: what the context says went wrong.
     """
     if not await _is_free(links, name, until):
-        raise Busy(f"A cell was still running in the context {shown(name)}.", hint="Wait longer, or interrupt it.")
-    left = max(0.0, end - monotonic())
-    request = {"do": "freeze", "file": answers.text(context, "file"), "seconds": left, **wishes}
+        why = f"A cell was still running in the context {shown(name)} after {wait:g} s."
+        raise Busy(why, hint="Wait longer, or interrupt it.")
+    left = end - monotonic()
+    if left <= 0:
+        raise Busy(f"The variables of the context {shown(name)} could not be kept: others took all the time.")
+    told = left - min(_MARGIN, left / 4)
+    request = {"do": "freeze", "file": file, "seconds": told, **wishes}
     # Another cell may have begun since: it is not waited for either.
-    wait = max(0.0, until - monotonic())
-    report, _ = await lane.ask(links, name, request, timeout=left + _MARGIN, wait=wait)
+    report, _ = await lane.ask(links, name, request, timeout=left, wait=max(0.0, until - monotonic()))
+    if not isinstance(report.get("file"), str):
+        raise Busy(f"The context {shown(name)} did not say in time what it has kept, and was ended.")
     return report
 
 
