@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -22,7 +23,7 @@ def attack(minutes, seed, users, rounds=None, tell=str, walls=("jail",)):
     """Play rounds until the time is over, or these only; gives the report."""
     with shared_engine() if "docker" in walls and not os.environ.get("DOCKER_HOST") else contextlib.nullcontext():
         how = f"--users {','.join(users)} --walls {','.join(walls)}"
-        return _attack(Report(seed, how), minutes, users, rounds, tell, walls)
+        return _attack(Report(seed, how, tell), minutes, users, rounds, tell, walls)
 
 
 def _attack(report, minutes, users, rounds, tell, walls):
@@ -58,6 +59,7 @@ def main():
     users = tuple(wanted.users.split(","))
     if not set(users) <= {"root", "user"} or ("root" in users and os.getuid() != 0):
         parser.error("--users is root, user or root,user; only root can be root.")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("The attack was ended by a signal."))  # its sandboxes end, too
     walls = tuple(wanted.walls.split(","))
     if not set(walls) <= set(WALLS) or not any(user in WALLS[wall].users for wall in walls for user in users):
         parser.error(f"--walls is some of {', '.join(WALLS)}, which one of --users can make sandboxes of.")

@@ -21,8 +21,9 @@ class Violation(NamedTuple):
 class Report:
     """May be told things by many threads at once."""
 
-    def __init__(self, seed, how="--users root"):
-        """`how` it is to be played again, as the command takes it."""
+    def __init__(self, seed, how="--users root", tell=lambda _line: None):
+        """`how` it is to be played again, as the command takes it. `tell` is called with each violation at once."""
+        self._tell = tell
         self.seed = seed
         self._how = how
         self.began = time.monotonic()
@@ -58,6 +59,7 @@ class Report:
         with self._lock:
             if not any(each[:4] == (kind, round, user, box) and each.what == what for each in self.violations):
                 self.violations.append(Violation(kind, round, user, box, what, self.elapsed))
+                self._tell(f"{self.elapsed / 60:5.1f} min: round {round}, {kind}, {user}'s {box or 'machine'}: {what}")
 
     def failures(self):
         """How often what went wrong, by attacker or operation and by error."""
