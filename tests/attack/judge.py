@@ -14,6 +14,8 @@ BIRTH = 8.0
 
 
 _EXITING = 0x4
+# With a filter; and killed by one, a moment before it begins to end (SECCOMP_MODE_DEAD, Linux 5.17).
+_FILTERED = (2, 3)
 
 
 class Task(NamedTuple):
@@ -108,8 +110,8 @@ def weaknesses(task, host, allowed, shared=frozenset()):
         found["ids"] = f"it has the host ids {sorted(set(task.ids))}"
     if task.capabilities:
         found["capabilities"] = f"it has capabilities {task.capabilities:x}"
-    if task.seccomp != 2:
-        found["seccomp"] = "it has no filter"
+    if task.seccomp not in _FILTERED:
+        found["seccomp"] = f"it has no filter (mode {task.seccomp})"
     if not task.no_new_privs:
         found["no_new_privs"] = "it may gain privileges"
     if task.depth <= host.depth:
