@@ -35,7 +35,7 @@ def test_a_tree_is_found_and_measured(tree):
 
 
 def test_signals_reach_the_whole_tree(tree):
-    usage.signal_all(tree, signal.SIGSTOP)
+    usage.signal_all(tree, signal.SIGSTOP, 10.0)
     deadline = time.monotonic() + 20
     while (states := {_state(pid) for pid in usage.descendants(tree)}) != {"T"}:
         assert time.monotonic() < deadline, states

@@ -41,6 +41,8 @@ from .bwrap_birth import bear
 from .bwrap_world import Order
 
 _DEATH = 10.0
+# How long it may take until nobody new is found who must be stopped, in seconds.
+_FREEZING = 5.0
 
 
 class BwrapWall(Wall):
@@ -219,13 +221,13 @@ class BwrapWall(Wall):
         self._freeze(frozen=False)
 
     def _freeze(self, *, frozen: bool) -> None:
-        if self._group is not None:
-            try:
+        try:
+            if self._group is not None:
                 self._group.freeze(frozen)
-            except TimeoutError as error:
-                raise OSError(f"the sandbox cannot be paused now: {error}") from None
-        else:
-            usage.signal_all(self.guest, signal.SIGSTOP if frozen else signal.SIGCONT)
+            else:
+                usage.signal_all(self.guest, signal.SIGSTOP if frozen else signal.SIGCONT, _FREEZING)
+        except TimeoutError as error:
+            raise OSError(f"the sandbox cannot be paused now: {error}") from None
         self._frozen = frozen
 
     def usage(self) -> dict[str, Any]:

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 # How long a keeper with nothing to do sleeps at most, in seconds.
 TURN = 30.0
 _READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
+# How long it may take until nobody new is found who must be stopped, in seconds.
+_FREEZING = 5.0
 # Its end is told anyway.
 _ENDED_ONLY = 0
 # Children made by clone without a signal, too.
@@ -123,9 +125,7 @@ class Keeper:
         if self._errand:
             self._errand[0].end()
         if group := self._group():
-            group.thaw()  # a frozen process cannot die
-        elif self._paused:
-            self._freeze(frozen=False)
+            group.thaw()  # a frozen process cannot die; one that was stopped can
 
     def _watching(self) -> list[Watch]:
         """What wants to look now and then: at a paused sandbox, only at the disk that others write to as well."""
@@ -306,9 +306,22 @@ class Keeper:
     def on_resume(self, client: socket.socket, request: dict[str, Any]) -> None:
         self._in_turn(client, lambda: self._set_paused(client, paused=False))
 
-    def _set_paused(self, client: socket.socket, *, paused: bool) -> None:
-        self._freeze(frozen=paused)
-        messages.send(client, {"ok": {}})
+    def _set_paused(self, client: socket.socket, *, paused: bool, failed: dict[str, Any] | None = None) -> None:
+        """Stop or continue all that is in it, and tell the client, of a failure before if there was one."""
+
+        def work() -> errands.Outcome:
+            self._freeze(frozen=paused)
+            return {"ok": {}}, ()
+
+        def finish(answer: dict[str, Any], _fds: list[int]) -> None:
+            if "error" in answer and paused:
+                # Some have stopped, perhaps.
+                self._set_paused(client, paused=False, failed=answer)
+                return
+            self._paused = paused
+            self._attempt(client, lambda: messages.send(client, failed or answer))
+
+        self._begin(errands.Errand(work), finish)
 
     def _group(self) -> cgroups.Group | None:
         return cgroups.Group(self._settings.hierarchy, self._id) if self._settings.hierarchy else None
@@ -321,8 +334,10 @@ class Keeper:
             except TimeoutError as error:
                 raise BirthFailed(f"The sandbox cannot be paused now: {error}.", "busy") from None
         else:
-            usage.signal_all(self._first, signal.SIGSTOP if frozen else signal.SIGCONT)
-        self._paused = frozen
+            try:
+                usage.signal_all(self._first, signal.SIGSTOP if frozen else signal.SIGCONT, _FREEZING)
+            except TimeoutError as error:
+                raise BirthFailed(f"The sandbox cannot be paused now: {error}.", "busy") from None
 
     def on_restack(self, client: socket.socket, request: dict[str, Any]) -> None:
         """Exchange what it stands on; see `restack`."""

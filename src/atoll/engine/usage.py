@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Generator
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -95,10 +96,17 @@ def nameless(pid: int) -> dict[tuple[int, int], int]:
     return found
 
 
-def signal_all(first: int, number: int) -> None:
-    """Send a signal to a process and all its descendants, until no new one appears."""
+def signal_all(first: int, number: int, seconds: float) -> None:
+    """Send a signal to a process and all its descendants, until no new one appears.
+
+    Raises:
+        TimeoutError: new ones have appeared for so many seconds.
+    """
     reached: set[int] = set()
+    until = time.monotonic() + seconds
     while new := set(descendants(first)) - reached:
+        if time.monotonic() > until:
+            raise TimeoutError("processes that start others all the time were not stopped in time")
         for pid in new:
             try:
                 os.kill(pid, number)
