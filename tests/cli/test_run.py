@@ -332,8 +332,8 @@ def test_closed_descriptors_harm_nobody(atoll):
         (["--reuse", "true"], "--reuse finds a sandbox by its labels"),
         (["--colour", "true"], "Unrecognized arguments: --colour"),
         (["--memry", "1G", "true"], "Unrecognized arguments: --memry. Did you mean --memory?"),
-        (["-it", "python3"], "For a terminal inside there is `atoll shell`"),
-        (["-t", "python3", "x"], "For a terminal inside there is `atoll shell`"),
+        (["-it", "python3"], "--tty needs a terminal, as input and as output"),
+        (["-t", "python3", "x"], "For a terminal write -it, or nothing"),
         (["--rm", "true"], "A sandbox is gone afterwards unless you say --keep."),
     ],
 )  # fmt: skip

@@ -43,8 +43,8 @@ def tell(sandbox: Sandbox, job: Job, ended: Ended) -> None:
     """Say what is known of a command that has ended, on stderr; nothing where nothing is known."""
     completed = ended.completed
     if completed.success:
-        if job.shell and isinstance(job.what, str) and _TYPED_AT.fullmatch(job.what.strip()) and _is_at_keyboard():
-            complain(f"`{job.what}` got no keys; `{job.shell} {job.what}` gives it your terminal.")
+        if job.keyless and isinstance(job.what, str) and _TYPED_AT.fullmatch(job.what.strip()) and os.isatty(2):
+            complain(f"`{job.what}` got no keys; they are for a command whose input and output are your terminal.")
         return
     if completed.out_of_memory:
         from ..policy.sizes import format_size
@@ -66,10 +66,6 @@ def tell_of_cell(sandbox: Sandbox, error: CodeError) -> None:
     """The same for a cell that raised."""
     if _OFFLINE.search(error.traceback[-_MOST_READ:]) and _has_no_network(sandbox):
         complain(_NO_NETWORK)
-
-
-def _is_at_keyboard() -> bool:
-    return os.isatty(0) and os.isatty(2)
 
 
 def _has_no_network(sandbox: Sandbox) -> bool:

@@ -39,8 +39,8 @@ class Program(NamedTuple):
 class Job(NamedTuple):
     """One thing to run, checked before there is a sandbox for it.
 
-    `late` is an option of atoll's among the words of the command, `shell` the command line that would pass on keys,
-    "" where nobody wants that.
+    `terminal` says that it gets the user's terminal, `keyless` that it does not, though there is a keyboard.
+    `late` is an option of atoll's among the words of the command.
     """
 
     what: str | list[str] | Program
@@ -50,7 +50,8 @@ class Job(NamedTuple):
     workdir: str | None
     timeout: float | str | None
     late: str | None
-    shell: str
+    terminal: bool
+    keyless: bool
     as_json: bool
 
 
@@ -72,8 +73,26 @@ def job(args: Namespace, workdir: str | None) -> Job:
     else:
         what = _command(words, after)
     manifest = _manifest(args.deps, args.file, what)
-    shell = "" if args.no_stdin else f"atoll shell {getattr(args, 'id', None) or ''}".strip() + " --"
-    return Job(what, manifest, stdin, variables(args.env), workdir, timeout(args.timeout), args.late, shell, args.json)
+    terminal = _gets_terminal(args, what)
+    keyless = not terminal and not args.no_stdin and os.isatty(0)
+    # Who sits at a keyboard may think for longer than any limit, and ends a command with Ctrl-C.
+    seconds = None if terminal and args.timeout is None else timeout(args.timeout)
+    return Job(what, manifest, stdin, variables(args.env), workdir, seconds, args.late, terminal, keyless, args.json)
+
+
+def _gets_terminal(args: Namespace, what: str | list[str] | Program) -> bool:
+    """Whether the user's terminal becomes the command's. Raises UsageError where that is asked for and cannot be."""
+    from . import terminals
+
+    if args.no_stdin and (args.tty or args.interactive):
+        raise UsageError("-n keeps standard input from the command, and -i passes it on; leave one of them out.")
+    if not args.tty:
+        return not (args.json or args.no_stdin or isinstance(what, Program)) and terminals.is_whole()
+    if args.json:
+        raise UsageError("--json prints what a command has written, and on a terminal that is there already.")
+    if not terminals.is_there():
+        raise UsageError("--tty needs a terminal, as input and as output; without one, leave it out.")
+    return True
 
 
 def _manifest(path: str | None, file: str | None, what: str | list[str] | Program) -> Manifest | None:
@@ -137,7 +156,7 @@ def run(sandbox: Sandbox, job: Job) -> int:
     what = job.what
     ended = _run_program(sandbox, what, job) if isinstance(what, Program) else _stream(sandbox, what, job)
     completed = ended.completed
-    if not completed.success or (isinstance(what, str) and os.isatty(0)):
+    if not completed.success or job.keyless:
         from . import hints
 
         hints.tell(sandbox, job, ended)
@@ -196,6 +215,10 @@ def prepare(sandbox: Sandbox, job: Job) -> None:
 def _stream(sandbox: Sandbox, command: str | list[str], job: Job) -> streaming.Ended:
     packages: Mapping[str, str] = {} if job.deps is None else job.deps.kind.env
     env = {**packages, **job.env}
+    if job.terminal:
+        from . import terminals
+
+        return terminals.run(sandbox, command, env=env, workdir=job.workdir, timeout=job.timeout)
     return streaming.run(
         sandbox, command, stdin=job.stdin, env=env, workdir=job.workdir, timeout=job.timeout, keep=job.as_json
     )

@@ -17,7 +17,8 @@ from ..wire.frames import DATA, Frame
 from .output import STDERR, complain, write
 
 _PIECE = 1 << 16
-_TAIL = 4096
+TAIL = 4096
+"""Bytes of the end of what a command says that are looked at for the reason of its failure."""
 
 
 class Ended(NamedTuple):
@@ -57,16 +58,21 @@ def run(
         tail = bytearray()
         while not isinstance(item := running.read(), Completed):
             tail += item.data
-            del tail[:-_TAIL]
+            del tail[:-TAIL]
             if gathered is not None:
                 gathered.take(Frame(0, DATA, item.stream, item.data))
             else:
                 write(STDERR if all_to_stderr else item.stream, item.data)
     finally:
         running.close()
-    if item.timed_out:
-        complain(f"The command ran out of time after {running.timeout:g} s and was killed; -t gives it more.")
     completed = item if gathered is None else gathered.complete(item)
+    return ended(completed, tail, running.timeout)
+
+
+def ended(completed: Completed, tail: bytearray, seconds: float | None) -> Ended:
+    """How a command ended that had so many seconds; said on stderr if they were over."""
+    if completed.timed_out:
+        complain(f"The command ran out of time after {seconds:g} s and was killed; -t gives it more.")
     return Ended(completed, tail.decode("utf-8", "replace"))
 
 
