@@ -154,18 +154,17 @@ def _command(words: list[str], after: list[str] | None) -> str | list[str]:
 def run(sandbox: Sandbox, job: Job) -> int:
     """Run it in a sandbox, and say what is known of a failure; gives the exit code."""
     what = job.what
-    ended = _run_program(sandbox, what, job) if isinstance(what, Program) else _stream(sandbox, what, job)
-    completed = ended.completed
+    completed = _run_program(sandbox, what, job) if isinstance(what, Program) else _stream(sandbox, what, job)
     if not completed.success or job.keyless:
         from . import hints
 
-        hints.tell(sandbox, job, ended)
+        hints.tell(job, completed)
     if job.as_json:
         say_json({"id": sandbox.id, "success": completed.success, **_plain(completed)})
     return TIMED_OUT if completed.timed_out else completed.exit_code
 
 
-def _run_program(sandbox: Sandbox, program: Program, job: Job) -> streaming.Ended:
+def _run_program(sandbox: Sandbox, program: Program, job: Job) -> Completed:
     workspace = sandbox.info.spec.workdir
     put(sandbox, posixpath.join(workspace, program.name), program.content)
     start = posixpath.join(workspace, job.workdir or "")
@@ -177,10 +176,10 @@ def _run_program(sandbox: Sandbox, program: Program, job: Job) -> streaming.Ende
         posixpath.relpath(workspace, start),
         program.name,
     ]
-    ended = _stream(sandbox, [*script, *program.arguments], job)
-    if ended.completed.exit_code == NOT_FOUND and not _ready(sandbox, program.language, job):
+    completed = _stream(sandbox, [*script, *program.arguments], job)
+    if completed.exit_code == NOT_FOUND and not _ready(sandbox, program.language, job):
         complain(_missing(sandbox, program.language))
-    return ended
+    return completed
 
 
 def put(sandbox: Sandbox, path: str, content: bytes) -> None:
@@ -212,7 +211,7 @@ def prepare(sandbox: Sandbox, job: Job) -> None:
         deps.install(sandbox, job.deps, job.env)
 
 
-def _stream(sandbox: Sandbox, command: str | list[str], job: Job) -> streaming.Ended:
+def _stream(sandbox: Sandbox, command: str | list[str], job: Job) -> Completed:
     packages: Mapping[str, str] = {} if job.deps is None else job.deps.kind.env
     env = {**packages, **job.env}
     if job.terminal:

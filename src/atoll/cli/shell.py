@@ -88,4 +88,4 @@ def _greet(sandbox: Sandbox) -> None:
 def _session(sandbox: Sandbox, command: list[str] | None, env: dict[str, str], workdir: str | None) -> int:
     surroundings = {"ATOLL_SANDBOX": sandbox.id, **env}
     ended = terminals.run(sandbox, command or ["/bin/sh", "-c", _SHELL], env=surroundings, workdir=workdir)
-    return ended.completed.exit_code
+    return ended.exit_code

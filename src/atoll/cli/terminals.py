@@ -16,7 +16,7 @@ from ..sync.raw import RawCommand
 from ..sync.sandbox import Sandbox
 from ..types import Completed
 from .output import STDERR, STDOUT, write
-from .streaming import TAIL, Ended, ended
+from .streaming import tell_of_time
 
 _PIECE = 1 << 16
 
@@ -45,7 +45,7 @@ def run(
     env: Mapping[str, str],
     workdir: str | None,
     timeout: float | str | None = None,
-) -> Ended:
+) -> Completed:
     """Run a command on a terminal of its own until it ends, with every key and every change of size passed on.
 
     Our terminal is put back in order whatever happens, and then told if the time of the command was over.
@@ -53,17 +53,15 @@ def run(
     surroundings = {"TERM": os.environ.get("TERM", "xterm"), **env}
     running = RawCommand(sandbox, command, stdin=True, pty=_size(), env=surroundings, workdir=workdir, timeout=timeout)
     keys = _Keys(running)
-    tail = bytearray()
     try:
         keys.start()
         while not isinstance(item := running.read(), Completed):
-            tail += item.data
-            del tail[:-TAIL]
             write(STDOUT, item.data)
     finally:
         keys.stop()
         running.close()
-    return ended(item, tail, running.timeout)
+    tell_of_time(item, running.timeout)
+    return item
 
 
 def _size() -> tuple[int, int]:
