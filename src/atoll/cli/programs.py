@@ -13,6 +13,7 @@ from ..errors import FileDenied, FileError, InvalidInput
 from ..sync.sandbox import Sandbox
 from ..types import Completed
 from . import streaming
+from .cells import NOT_FOUND
 from .output import complain, say_json
 from .parsing import UsageError
 from .values import timeout, variables
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from .deps import Manifest
     from .languages import Language
 
-NOT_FOUND = 127
 TIMED_OUT = 124
 # Where there is no wall, commands see the workspace at another path than the API does, and only they can tell.
 _FIND = 'file=$(cd -- "$1" && pwd)/$2; shift 2; set -- "$file" "$@"\n'
@@ -229,18 +229,16 @@ def _ready(sandbox: Sandbox, language: Language, job: Job) -> bool:
 
 def _missing(sandbox: Sandbox, language: Language) -> str:
     """Which tool a language lacks, and how to get it."""
-    lacks = "does not have them" if " and " in language.needs else "does not have it"
-    if "," in language.needs:
-        lacks = "has none of them"
-    sentence = f"{language.name} needs {language.needs}, and this sandbox {lacks}."
-    if sandbox.info.spec.image is not None:
-        return f"{sentence} Give an --image that has it."
     from shutil import which
 
-    own = which(language.needs.split()[0].rstrip(","))
+    from ..guest.toolchains import lacking, remedy
+
+    image = sandbox.info.spec.image is not None
+    sentence = lacking(language)
+    own = None if image else which(language.needs.split()[0].rstrip(","))
     if own is not None and not own.startswith(("/usr/", "/bin/", "/sbin/")):
         sentence += f" Yours at {own} is not seen in there: a sandbox sees this machine's /usr, and nobody's home."
-    return f"{sentence} Install it on this machine (`{language.get}`), or give an --image that has it."
+    return f"{sentence} {remedy(language, image)}"
 
 
 def _plain(completed: Completed) -> dict[str, Any]:
