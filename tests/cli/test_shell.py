@@ -163,7 +163,8 @@ def test_one_word_and_one_that_exists_have_it_too(atoll, kept):
 
 
 def test_the_window_of_a_command_changes_its_size(atoll):
-    with atoll.terminal("run", "trap 'stty size' WINCH; stty size; while :; do sleep 0.1; done") as terminal:
+    script = "trap 'stty size' WINCH; stty size; while :; do sleep 0.1; done"
+    with atoll.terminal("run", "sh", "-c", script) as terminal:
         terminal.expect(rb"24 80\r\n")
         terminal.resize(33, 101)
         terminal.expect(rb"33 101\r\n")
