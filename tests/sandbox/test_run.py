@@ -80,6 +80,15 @@ def test_a_failure_has_a_hint_where_more_is_known_than_the_command_said(walled):
     assert silent == f"A longer timeout= (-t) gives it more time. {offline.hint}"
 
 
+def test_magics_of_cells_work_behind_a_wall(walled):
+    done = walled.run_code("%cd /tmp\n!echo in $PWD; exit 3\n%time _exit_code * 14")
+    assert (done.error, done.text) == (None, "42")
+    assert done.stdout.splitlines()[:2] == ["/tmp", "in /tmp"]
+    refused = walled.run_code("%pip install six")
+    assert (refused.error.name, "sb.install" in refused.error.value) == ("RuntimeError", True)
+    assert refused.duration < 20
+
+
 def test_a_wall_that_leaves_the_network_open_has_no_hint_of_one(make):
     assert make().run("echo Could not resolve host; exit 6").hint is None
 
