@@ -9,12 +9,10 @@ from typing import Any, NamedTuple
 from ..errors import Unsupported
 from ..sync.sandbox import Sandbox
 from ..types import Execution
-from . import showing
+from . import NOT_FOUND, showing
 from .output import complain, say_json
 from .parsing import UsageError
 from .values import timeout, variables
-
-NOT_FOUND = 127
 
 
 class CellJob(NamedTuple):

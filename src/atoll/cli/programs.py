@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..errors import FileDenied, FileError, InvalidInput
 from ..sync.sandbox import Sandbox
 from ..types import Completed
-from . import streaming
-from .cells import NOT_FOUND
+from . import NOT_FOUND, streaming
 from .output import complain, say_json
 from .parsing import UsageError
 from .values import timeout, variables
@@ -82,12 +81,14 @@ def job(args: Namespace, workdir: str | None) -> Job:
 
 def _gets_terminal(args: Namespace, what: str | list[str] | Program) -> bool:
     """Whether the user's terminal becomes the command's. Raises UsageError where that is asked for and cannot be."""
-    from . import terminals
-
     if args.no_stdin and (args.tty or args.interactive):
         raise UsageError("-n keeps standard input from the command, and -i passes it on; leave one of them out.")
+    if not args.tty and (args.json or args.no_stdin or isinstance(what, Program) or not os.isatty(0)):
+        return False
+    from . import terminals
+
     if not args.tty:
-        return not (args.json or args.no_stdin or isinstance(what, Program)) and terminals.is_whole()
+        return terminals.is_whole()
     if args.json:
         raise UsageError("--json prints what a command has written, and on a terminal that is there already.")
     if not terminals.is_there():
