@@ -8,9 +8,7 @@ from typing import Any
 from ..driver import Driver
 from ..policy.sizes import format_size
 from ..types import Capability, Completed, Spec
-
-TAIL = 4096
-"""Bytes of the end of its output in which a reason is looked for."""
+from .running import TAIL
 
 # What programs say that found no network: the C library, curl, Python, Node.js, Java, Go, Rust and Git.
 _OFFLINE = re.compile(

@@ -26,7 +26,8 @@ GRACE = 15.0
 
 _CO_COROUTINE = 0x80
 
-_TAIL = 4096
+TAIL = 4096
+"""Bytes of the end of its output in which the reason of a failure is looked for."""
 
 Callback = Callable[[str], Any]
 Listener: TypeAlias = Callback | ByLine | ByBytes
@@ -92,7 +93,7 @@ class Running:
 
     def heard(self, frame: Frame) -> Frame:
         """Output, of which the end is remembered."""
-        self._tail = (self._tail + frame.payload[-_TAIL:])[-_TAIL:]
+        self._tail = (self._tail + frame.payload[-TAIL:])[-TAIL:]
         return frame
 
     def explained(self, ended: Completed) -> Completed:
