@@ -22,6 +22,7 @@ async def run(
     command: Command,
     driver: str | None = None,
     *,
+    shell: str | None = None,
     stdin: Input | None = None,
     check: bool = False,
     max_output: int = MAX_OUTPUT,
@@ -36,8 +37,9 @@ async def run(
     """
     async with AsyncSandbox.create(driver, **wishes_for_one(run, wishes)) as sandbox:
         return await sandbox.run(
-            command, stdin=stdin, check=check, max_output=max_output, on_stdout=on_stdout, on_stderr=on_stderr
-        )
+            command, shell=shell, stdin=stdin, check=check, max_output=max_output, on_stdout=on_stdout,
+            on_stderr=on_stderr,
+        )  # fmt: skip
 
 
 async def run_code(

@@ -151,7 +151,11 @@ class CommandFailed(AtollError):
         else:
             reason = "was killed for its memory" if completed.out_of_memory else f"exited with {completed.exit_code}"
             more = "".join(completed.stderr.strip().splitlines()[-1:])
-        super().__init__(f"The command {reason}{': ' + more if more else '.'}")
+        super().__init__(f"The command {reason}{': ' + more if more else '.'}", hint=completed.hint)
+
+    def __str__(self) -> str:
+        # The message ends with words of the command, and the hint is none of them.
+        return f"{self.message}\n{self.hint}" if self.hint else self.message
 
     @property
     def exit_code(self) -> int:

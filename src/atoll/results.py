@@ -36,7 +36,8 @@ class Completed(NamedTuple):
 
     `success` is what the command says of itself, within its time; whether output was dropped, `truncated` tells apart.
     `out_of_memory` says that the kernel killed it, or what a shell waited for, since the sandbox's memory was full.
-    What is not UTF-8 is U+FFFD in the texts, and `raw` is both streams then.
+    What is not UTF-8 is U+FFFD in the texts, and `raw` is both streams then. `hint` is what atoll knows of the reason
+    of a failure beyond what the command said, and what helps: no network, no memory or no time left.
     """
 
     exit_code: int
@@ -47,6 +48,7 @@ class Completed(NamedTuple):
     truncated: bool = False
     out_of_memory: bool = False
     raw: tuple[bytes, bytes] | None = None
+    hint: str | None = None
 
     @property
     def success(self) -> bool:

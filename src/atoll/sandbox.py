@@ -275,6 +275,7 @@ class AsyncSandbox(
         self,
         command: Command,
         *,
+        shell: str | None = None,
         stdin: Input | None = None,
         env: Mapping[str, str] | None = None,
         workdir: str | os.PathLike[str] | None = None,
@@ -284,9 +285,10 @@ class AsyncSandbox(
         on_stdout: Listener | None = None,
         on_stderr: Listener | None = None,
     ) -> Completed:
-        """Run a command to its end. Text goes to `/bin/sh -c`, a list is a program and its arguments.
+        """Run a command to its end. Text goes to a shell, a list is a program and its arguments.
 
         Args:
+            shell: the name of one; unless given, bash where the sandbox has it, else `/bin/sh`.
             stdin: text, bytes, a file object, or an iterable of pieces.
             env: variables on top of the sandbox's.
             workdir: where it starts; the sandbox's workdir unless given.
@@ -304,7 +306,7 @@ class AsyncSandbox(
         """
         running.check_listener(self._links.io, "on_stdout", on_stdout)
         running.check_listener(self._links.io, "on_stderr", on_stderr)
-        request = self._exec(command, env, workdir, timeout, max_output, stdin=stdin is not None)
+        request = self._exec(command, shell, env, workdir, timeout, max_output, stdin=stdin is not None)
         feed = running.feed_of(self._links.io, stdin)
         return await running.run(self._links, request, feed, check=check, on_stdout=on_stdout, on_stderr=on_stderr)
 
@@ -313,6 +315,7 @@ class AsyncSandbox(
         self,
         command: Command,
         *,
+        shell: str | None = None,
         stdin: Input | None = None,
         env: Mapping[str, str] | None = None,
         workdir: str | os.PathLike[str] | None = None,
@@ -326,7 +329,7 @@ class AsyncSandbox(
         """
         from .client.output import AsyncOutput
 
-        request = self._exec(command, env, workdir, timeout, max_output, stdin=stdin is not None)
+        request = self._exec(command, shell, env, workdir, timeout, max_output, stdin=stdin is not None)
         feed = running.feed_of(self._links.io, stdin)
 
         async def start() -> Running:
@@ -339,6 +342,7 @@ class AsyncSandbox(
         self,
         command: Command,
         *,
+        shell: str | None = None,
         pty: bool | tuple[int, int] = False,
         env: Mapping[str, str] | None = None,
         workdir: str | os.PathLike[str] | None = None,
@@ -349,7 +353,7 @@ class AsyncSandbox(
         It outlives this object and this process; `attach(pid)` finds it again. It may run for as long as the
         sandbox lives, unless a `timeout` is given.
         """
-        request = self._exec(command, env, workdir, timeout, None, stdin=True)
+        request = self._exec(command, shell, env, workdir, timeout, None, stdin=True)
         request["hold"] = True
         size = terminal_size(pty)
         if size is not None:
@@ -479,6 +483,7 @@ class AsyncSandbox(
     def _exec(
         self,
         command: Command,
+        shell: str | None,
         env: Mapping[str, str] | None,
         workdir: str | os.PathLike[str] | None,
         timeout: Timeout,
@@ -487,7 +492,7 @@ class AsyncSandbox(
         stdin: bool,
     ) -> dict[str, Any]:
         seconds = choose_timeout(timeout, self.info.spec.timeout)
-        return exec_request(command, stdin=stdin, env=env, workdir=workdir, timeout=seconds, limit=limit)
+        return exec_request(command, shell, stdin=stdin, env=env, workdir=workdir, timeout=seconds, limit=limit)
 
 
 def _connected(cls: type[AsyncSandbox], id: str) -> AsyncSandbox:

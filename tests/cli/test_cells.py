@@ -94,7 +94,7 @@ def test_the_exit_code_of_a_shells_cell_is_the_commands(atoll, kept):
 def test_a_cell_that_fails_for_want_of_a_network_is_told(atoll, kept):
     process = atoll.start("exec", kept, "--code", "import socket; socket.getaddrinfo('example.com', 80)")
     err = process.communicate(timeout=60)[1].decode()
-    assert err.splitlines()[-1].startswith("atoll: This sandbox has no network; --network all")
+    assert err.splitlines()[-1].startswith("atoll: This sandbox has no network; network='all'")
     process = atoll.start("exec", kept, "--code", "1/0")
     assert b"network" not in process.communicate(timeout=60)[1]
 

@@ -62,9 +62,20 @@ def test_a_missing_tool_is_named_with_how_to_get_it(atoll):
     done = atoll("run", "-e", "PATH=/nowhere", "--lang", "javascript", "1")
     assert done.code == 127
     assert done.err.splitlines()[-1] == (
-        "atoll: javascript needs node, and this sandbox does not have it. Install it on this machine "
-        "(`apt-get install nodejs`), or give an --image that has it."
+        "atoll: javascript needs node, and this sandbox does not have it. Install it on the host "
+        "(`apt-get install nodejs`), or use an image that has it."
     )
+
+
+def test_a_cell_in_a_language_that_is_not_there_is_told_the_same_way(atoll):
+    missing = [language.name for language in LANGUAGES if not there_is(language)]
+    if not missing:
+        pytest.skip("every language is here")
+    for name in missing:
+        cell = atoll("run", "--lang", name, "--code", PROGRAMS[name])
+        program = atoll("run", "--lang", name, PROGRAMS[name], env={"PATH": "/usr/bin:/bin"})
+        assert (cell.code, cell.out) == (program.code, program.out) == (127, b"")
+        assert cell.err.splitlines()[-1] == program.err.splitlines()[-1]
 
 
 def test_a_tool_that_lies_in_somebodys_home_is_explained(atoll, tmp_path):

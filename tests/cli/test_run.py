@@ -59,7 +59,7 @@ def test_all_that_came_of_a_command_is_one_json_object(atoll):
     assert told.pop("duration") > 0
     assert told == {
         "success": False, "exit_code": 3, "stdout": "in", "stderr": "err\n", "timed_out": False, "truncated": False,
-        "out_of_memory": False,
+        "out_of_memory": False, "hint": None,
     }  # fmt: skip
     bytes_ = json.loads(atoll("run", "--json", "printf '\\377'").out)
     assert (bytes_["stdout"], bytes_["stdout_base64"]) == ("\ufffd", "/w==")
@@ -72,14 +72,14 @@ def test_a_command_that_is_killed_for_its_memory_is_told(atoll):
     for command in (["--", "python3", "-c", code], [f'python3 -c "{code}"; exit $?']):
         done = atoll("run", "--memory", "64M", *command)
         assert done.code == 137
-        sentence = "atoll: The command was killed for its memory (64M); --memory gives a new sandbox more.\n"
-        assert done.err.endswith(sentence)
+        assert "atoll: The command was killed for its memory. This sandbox has 64M of memory; " in done.err
+        assert done.err.endswith("(--memory) gives a new one more.\n")
     assert "memory" not in atoll("run", "kill -9 $$").err, "another kill is not taken for it"
 
 
 def test_a_command_that_fails_for_want_of_a_network_is_told(atoll):
     lookup = "import socket, sys\ntry: socket.getaddrinfo('example.com', 80)\nexcept OSError as e: sys.exit(str(e))"
-    hint = "atoll: This sandbox has no network; --network all"
+    hint = "atoll: This sandbox has no network; network='all' (--network all)"
     done = atoll("run", "--", "python3", "-c", lookup)
     assert done.code == 1
     assert done.err.splitlines()[-1].startswith(hint)
@@ -127,7 +127,10 @@ def test_variables_are_set_and_passed_on(atoll):
 def test_a_timeout_is_124_and_a_sentence(atoll):
     done = atoll("run", "-t", "0.3", "echo before; sleep 60")
     assert (done.code, done.out) == (124, b"before\n")
-    assert done.err == "atoll: The command ran out of time after 0.3 s and was killed; -t gives it more.\n"
+    assert (
+        done.err
+        == "atoll: The command ran out of time after 0.3 s and was killed. A longer timeout= (-t) gives it more time.\n"
+    )
 
 
 def test_a_command_that_itself_ends_with_124_is_no_timeout(atoll):
@@ -332,8 +335,8 @@ def test_closed_descriptors_harm_nobody(atoll):
         (["--reuse", "true"], "--reuse finds a sandbox by its labels"),
         (["--colour", "true"], "Unrecognized arguments: --colour"),
         (["--memry", "1G", "true"], "Unrecognized arguments: --memry. Did you mean --memory?"),
-        (["-it", "python3"], "For a terminal inside there is `atoll shell`"),
-        (["-t", "python3", "x"], "For a terminal inside there is `atoll shell`"),
+        (["-it", "python3"], "--tty needs a terminal, as input and as output"),
+        (["-t", "python3", "x"], "For a terminal write -it, or nothing"),
         (["--rm", "true"], "A sandbox is gone afterwards unless you say --keep."),
     ],
 )  # fmt: skip

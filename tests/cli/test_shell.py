@@ -1,4 +1,4 @@
-"""`atoll shell` on a real terminal, and the terminal afterwards."""
+"""`atoll shell`, and commands of `atoll run` and `exec`, on a real terminal, and the terminal afterwards."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import signal
 import pytest
 
 from atoll import Sandbox
+
+from .terminal import Terminal
 
 PROMPT = rb"sb-\w+\S*:\S*\$ "
 
@@ -119,23 +121,6 @@ def test_wishes_for_a_sandbox_that_exists_are_refused(atoll, kept):
         assert b"leave out what is for a new one: resources, keep" in terminal.screen.replace(b"\r\n", b" ")
 
 
-def test_a_command_without_a_pipe_gets_no_input_from_the_terminal(atoll):
-    with atoll.terminal("run", "cat; echo end") as terminal:
-        terminal.expect(rb"end\r\n")
-        assert terminal.wait() == 0
-
-
-def test_a_program_that_waits_for_keys_is_told_where_they_are(atoll, kept):
-    for words, instead in ((["run", "cat"], "atoll shell -- cat"), (["exec", kept, "sh"], f"atoll shell {kept} -- sh")):
-        with atoll.terminal(*words, env={"COLUMNS": "200"}) as terminal:
-            assert terminal.wait() == 0
-            assert f"got no keys; `{instead}` gives it your terminal." in terminal.screen.decode()
-    for words in (["true"], ["-n", "cat"]):
-        with atoll.terminal("run", *words) as terminal:
-            assert terminal.wait() == 0
-            assert terminal.screen == b""
-
-
 def test_a_program_is_run_in_place_of_a_shell_after_the_id(atoll, kept):
     with atoll.terminal("shell", kept[:8], "echo", "-n", "-l", "own") as terminal:
         assert terminal.wait() == 0
@@ -153,3 +138,89 @@ def test_ctrl_c_in_a_terminal_ends_a_run(atoll):
         terminal.expect(rb"up\r\n")
         terminal.type(b"\x03")
         assert terminal.wait() == 130
+
+
+def test_a_command_at_a_terminal_has_it(atoll):
+    with atoll.terminal("run", "python3", "-q") as terminal:
+        terminal.expect(rb">>> ")
+        terminal.type(b"import os; os.isatty(0), os.isatty(1), os.environ['TERM'], 6 * 7\r")
+        terminal.expect(rb"\(True, True, 'xterm', 42\)")
+        terminal.type(b"\x03")
+        terminal.expect(rb"KeyboardInterrupt")
+        terminal.type(b"exit(7)\r")
+        assert terminal.wait() == 7
+        assert terminal.in_order()
+    assert atoll.sandboxes() == []
+
+
+def test_one_word_and_one_that_exists_have_it_too(atoll, kept):
+    for words in (["run", "cat"], ["exec", kept, "cat"], ["run", "-it", "--", "cat"], ["run", "-i", "--tty", "cat"]):
+        with atoll.terminal(*words) as terminal:
+            terminal.type(b"to and fro\r")
+            terminal.expect(rb"to and fro\r\n(?s:.*)to and fro\r\n")
+            terminal.type(b"\x04")
+            assert terminal.wait() == 0
+
+
+def test_the_window_of_a_command_changes_its_size(atoll):
+    script = "trap 'stty size' WINCH; stty size; while :; do sleep 0.1; done"
+    with atoll.terminal("run", "sh", "-c", script) as terminal:
+        terminal.expect(rb"24 80\r\n")
+        terminal.resize(33, 101)
+        terminal.expect(rb"33 101\r\n")
+        terminal.type(b"\x03")
+        assert terminal.wait() == 130
+
+
+def test_a_program_has_the_terminal_where_it_is_asked_for(atoll, tmp_path):
+    (tmp_path / "ask.py").write_text("print('hello', input('name? '))")
+    with atoll.terminal("run", "-it", "--file", str(tmp_path / "ask.py")) as terminal:
+        terminal.expect(rb"name\? ")
+        terminal.type(b"ada\r")
+        terminal.expect(rb"hello ada\r\n")
+        assert terminal.wait() == 0
+
+
+def test_a_time_limit_holds_at_a_terminal_and_is_told(atoll):
+    with atoll.terminal("run", "-t", "0.5", "cat", env={"COLUMNS": "200"}) as terminal:
+        assert terminal.wait() == 124
+        assert b"atoll: The command ran out of time after 0.5 s and was killed" in terminal.screen
+        assert terminal.in_order()
+
+
+@pytest.mark.parametrize("words", [["-n"], ["--json"]])
+def test_a_command_that_is_to_have_no_keys_has_no_terminal(atoll, words):
+    with atoll.terminal("run", *words, "test -t 0 || test -t 1 || echo 'no 'terminal") as terminal:
+        terminal.expect(rb"no terminal")
+        assert terminal.wait() == 0
+
+
+def test_output_that_goes_elsewhere_stays_apart_from_the_terminal(atoll, tmp_path):
+    for redirection in (">", "2>"):
+        command = "test -t 1 || test -t 2 || echo no terminal; cat"
+        line = f"{atoll.script} run '{command}' {redirection} {tmp_path}/file; echo end"
+        with Terminal(["/bin/sh", "-c", line], atoll.env(TERM="xterm", COLUMNS="200")) as terminal:
+            terminal.expect(rb"end\r\n")
+            assert terminal.wait() == 0
+
+
+def test_who_gets_no_keys_is_told(atoll, tmp_path):
+    line = f"{atoll.script} run cat > {tmp_path}/file"
+    with Terminal(["/bin/sh", "-c", line], atoll.env(TERM="xterm", COLUMNS="200")) as terminal:
+        terminal.expect(rb"`cat` got no keys; they are for a command whose input and output are your terminal.")
+        assert terminal.wait() == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["-it", "cat"], "--tty needs a terminal, as input and as output; without one, leave it out."),
+        (["-n", "-i", "cat"], "-n keeps standard input from the command, and -i passes it on"),
+        (["-it", "--json", "cat"], "--json prints what a command has written"),
+        (["-it", "--code", "1"], "A cell has no terminal"),
+    ],
+)
+def test_a_terminal_that_cannot_be_had_is_refused(atoll, words, sentence):
+    done = atoll("run", *words)
+    assert done.code == 125
+    assert sentence in done.err

@@ -93,18 +93,18 @@ def test_a_kernel_that_dies_or_is_deleted_is_told_and_leaves_nothing(tmp_path):
 
 @needs_ipykernel
 def test_an_unknown_kernel_is_refused_with_those_there_are(kept):
-    error = failure(kept.do("code", code="1", language="jupyter:klingon"))
-    assert error["name"] == "Unsupported"
-    assert "python3" in error["value"]
+    error = kept.do("code", code="1", language="jupyter:klingon").error
+    assert error["code"] == "unsupported"
+    assert "python3" in error["message"]
 
 
 def test_a_sandbox_without_jupyter_is_told_how_to_get_it(tmp_path):
     (tmp_path / "jupyter_client.py").write_text("raise ImportError")
     guest = start(tmp_path / "root", [str(tmp_path)])
     client = guest.connect()
-    error = failure(client.do("code", code="1", language="jupyter:python3"))
-    assert error["name"] == "Unsupported"
-    assert 'packages=["ipykernel"]' in error["value"]
+    error = client.do("code", code="1", language="jupyter:python3").error
+    assert error["code"] == "unsupported"
+    assert 'packages=["ipykernel"]' in error["message"]
     refused = client.do("code", code="1", language="jupyter:", context="other")
     assert refused.error["code"] == "invalid_input"
     guest.close()

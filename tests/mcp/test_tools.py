@@ -234,6 +234,9 @@ def test_commands_have_exit_codes_and_output(shared):
     late = shared.tool("run_command", command="sleep 60", session_id="commands", timeout=0.2)
     assert late["structuredContent"]["timed_out"] is True
     assert "ran out of time" in late["content"][0]["text"]
+    assert done["hint"] is None
+    assert late["structuredContent"]["hint"] == "A longer timeout= (-t) gives it more time."
+    assert "[A longer timeout= " in late["content"][0]["text"]
     there = shared.data("run_command", command="pwd", session_id="commands", workdir="/tmp")
     assert there["stdout"] == "/tmp\n"
 

@@ -171,12 +171,18 @@ def test_a_preset_as_rules_as_dictionaries_and_registered():
 
 # Errors
 
+MORE_TIME = "A longer timeout= (-t) gives it more time."
+
 
 @needs(*RULES)
 @pytest.mark.parametrize(
     ("program", "seconds", "told"),
     [
-        ("import time; time.sleep(100)", 1, "timed out: The command ran out of time after 1 s: python3 main.py"),
+        (
+            "import time; time.sleep(100)",
+            1,
+            f"timed out: The command ran out of time after 1 s: python3 main.py\n{MORE_TIME}",
+        ),
         ("import sys; sys.exit('no luck')", 30, "failed with 1: no luck\n"),
         ("print('fine')", 30, "fine\n"),
     ],

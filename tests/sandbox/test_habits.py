@@ -287,7 +287,7 @@ def test_results_print_short():
     whole = Completed(0, "hi\n", "", 0.5)
     assert repr(whole) == (
         "Completed(exit_code=0, stdout='hi\\n', stderr='', duration=0.5, timed_out=False, truncated=False, "
-        "out_of_memory=False, raw=None)"
+        "out_of_memory=False, raw=None, hint=None)"
     )
     assert len(repr(whole._replace(stdout="x" * 10_000_000))) < 500
     figure = Result({"text/plain": "<Figure>", "image/png": "A" * 100_000})

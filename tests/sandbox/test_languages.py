@@ -51,6 +51,22 @@ def test_what_is_not_there_is_refused(make):
 
 
 @needs_node
+def test_a_node_that_reads_no_types_is_refused_as_a_missing_tool_is(make):
+    sandbox = make()
+    ready = "require('module').stripTypeScriptTypes ? 0 : 1"
+    if sandbox.run(["node", "-e", f"process.exit({ready})"]).success:
+        pytest.skip("this node reads types")
+    for _ in range(2):
+        with pytest.raises(
+            Unsupported, match=r"^typescript needs node 22\.13 or newer, or tsx, and this sandbox has none"
+        ):
+            sandbox.run_code("let n: number = 1", language="typescript")
+    stub = "exports.transformSync = code => ({ code: code.replace(': number', '') })"
+    sandbox.files.write("node_modules/esbuild/index.js", stub)
+    assert sandbox.run_code("let n: number = 1; n", language="typescript").text == "1", "the context waits for one"
+
+
+@needs_node
 def test_results_of_javascript_are_rich(sandbox):
     done = sandbox.run_code("console.log('said'); ({a: [1, 2]})", language="javascript")
     assert (done.stdout, done.text, done.results[0].json) == ("said\n", "{ a: [ 1, 2 ] }", {"a": [1, 2]})

@@ -80,7 +80,9 @@ def test_one_that_breaks_does_not_lose_the_others():
 def test_wishes_that_cannot_be_are_refused():
     with pytest.raises(InvalidInput):
         run("true", "fake", timeout=-1)
-    with pytest.raises(TypeError, match=r"no keyword 'colour'; the keywords are stdin, check, .*, driver, image, "):
+    with pytest.raises(
+        TypeError, match=r"no keyword 'colour'; the keywords are shell, stdin, check, .*, driver, image, "
+    ):
         run("true", "fake", colour="red")
     with pytest.raises(TypeError) as caught:
         run("true", "fake", memory="1G")

@@ -29,12 +29,12 @@ def test_check_turns_a_failure_into_an_error_that_tells_the_rest(sandbox):
 
 
 def test_a_checked_command_whose_time_is_over_is_an_error_of_its_own(sandbox):
-    with pytest.raises(CommandTimedOut, match=r"ran out of time after 0\.3 s: echo out; .*; sleep 60$") as caught:
+    with pytest.raises(CommandTimedOut, match=r"ran out of time after 0\.3 s: echo out; .*; sleep 60\n") as caught:
         sandbox.run("echo out; echo oops >&2; sleep 60", timeout=0.3, check=True)
     error = caught.value
     assert (error.exit_code, error.stdout, error.stderr) == (124, "out\n", "oops\n")
     assert isinstance(error, CommandFailed | TimeoutError)
-    with pytest.raises(CommandTimedOut, match=r"out of time after 0\.2 s: sleep 60$"), sandbox.session() as session:
+    with pytest.raises(CommandTimedOut, match=r"out of time after 0\.2 s: sleep 60\n"), sandbox.session() as session:
         session.run("sleep 60", timeout=0.2, check=True)
     with pytest.raises(CommandFailed) as caught:
         sandbox.run("exit 3", check=True)
@@ -45,6 +45,52 @@ def test_the_error_of_a_command_that_was_killed_for_its_memory_says_so(sandbox):
     error = command_failed(Completed(137, "", "Killed\n", 1.0, out_of_memory=True))
     assert str(error) == "The command was killed for its memory: Killed"
     assert not sandbox.run("kill -9 $$").out_of_memory
+
+
+@pytest.fixture
+def walled():
+    with Sandbox.create("jail", resources={"memory": "64M"}) as made:
+        yield made
+
+
+def test_a_failure_has_a_hint_where_more_is_known_than_the_command_said(walled):
+    sandbox = walled
+    lookup = "echo 'Could not resolve host: x' >&2; exit 6"
+    offline = sandbox.run(lookup)
+    assert offline.hint.startswith("This sandbox has no network; network='all'")
+    with sandbox.stream(lookup) as output:
+        assert [chunk.text for chunk in output]
+        assert output.result.hint == offline.hint
+    assert sandbox.start(lookup).wait().hint == offline.hint
+    with sandbox.session() as session:
+        assert session.run("(" + lookup + ")").hint == offline.hint
+    assert sandbox.run("curl() { return 6; }; curl -s x").hint == offline.hint, "one that says nothing itself"
+    assert sandbox.run(f"{lookup}\n".replace("6", "0")).hint is None, "it has not failed"
+    assert sandbox.run("echo network; exit 1").hint is None
+    with pytest.raises(CommandFailed) as caught:
+        sandbox.run(lookup, check=True)
+    assert caught.value.hint == offline.hint
+    assert str(caught.value).endswith(f": Could not resolve host: x\n{offline.hint}")
+
+    starved = sandbox.run(["python3", "-c", "x = 'a' * 10**9"])
+    assert starved.out_of_memory
+    assert starved.hint.startswith("This sandbox has 64M of memory; resources=")
+    assert sandbox.run("sleep 60", timeout=0.2).hint == "A longer timeout= (-t) gives it more time."
+    silent = sandbox.run("npx() { sleep 60; }; npx x", timeout=0.2).hint
+    assert silent == f"A longer timeout= (-t) gives it more time. {offline.hint}"
+
+
+def test_magics_of_cells_work_behind_a_wall(walled):
+    done = walled.run_code("%cd /tmp\n!echo in $PWD; exit 3\n%time _exit_code * 14")
+    assert (done.error, done.text) == (None, "42")
+    assert done.stdout.splitlines()[:2] == ["/tmp", "in /tmp"]
+    refused = walled.run_code("%pip install six")
+    assert (refused.error.name, "sb.install" in refused.error.value) == ("RuntimeError", True)
+    assert refused.duration < 20
+
+
+def test_a_wall_that_leaves_the_network_open_has_no_hint_of_one(make):
+    assert make().run("echo Could not resolve host; exit 6").hint is None
 
 
 def test_commands_run_one_after_the_other(sandbox):

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 FAILED = 125
+NOT_FOUND = 127
 CLOSED = 141
 
 GROUPS = {

@@ -6,9 +6,10 @@ import os
 from argparse import Namespace
 from typing import Any, NamedTuple
 
+from ..errors import Unsupported
 from ..sync.sandbox import Sandbox
 from ..types import Execution
-from . import showing
+from . import NOT_FOUND, showing
 from .output import complain, say_json
 from .parsing import UsageError
 from .values import timeout, variables
@@ -56,7 +57,19 @@ def _code(args: Namespace) -> str:
 
 
 def run(sandbox: Sandbox, job: CellJob) -> int:
-    """Run it, with what it says and shows as it comes; gives the exit code: 1 for a cell that raised."""
+    """Run it, with what it says and shows as it comes; gives the exit code: 1 for a cell that raised, and 127 where
+    its language is not there, as for a program.
+    """
+    try:
+        return _run(sandbox, job)
+    except Unsupported as error:
+        if job.language is None:
+            raise
+        complain(str(error))
+        return NOT_FOUND
+
+
+def _run(sandbox: Sandbox, job: CellJob) -> int:
     where = {"context": job.context, "language": job.language, "workdir": job.workdir, "timeout": job.timeout}
     ask = answer if job.answers else None
     if job.as_json:

@@ -133,8 +133,8 @@ def install(sandbox: Sandbox, manifest: Manifest, env: Mapping[str, str]) -> Non
         put(sandbox, posixpath.join(workdir, name), content)
     env = {**manifest.kind.env, **env}
     complain(f"Installing {manifest.name} …")
-    ended = streaming.run(sandbox, manifest.kind.script, env=env, timeout=manifest.seconds, all_to_stderr=True)
-    code = ended.completed.exit_code
+    completed = streaming.run(sandbox, manifest.kind.script, env=env, timeout=manifest.seconds, all_to_stderr=True)
+    code = completed.exit_code
     if code == 127:
         raise DepsFailed(f"{manifest.name} needs `{manifest.kind.tool}`, which this sandbox does not have.")
     if code != 0:

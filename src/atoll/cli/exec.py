@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 _DESCRIPTION = """\
 Run a command in a sandbox that exists, whoever made it. The beginning of an
 id is enough; with -l there is no id, and all words are the command. One word
-goes to /bin/sh -c; several words, or words after `--`, are a program and its
+goes to bash, else sh; several words, or words after `--`, are a program and its
 arguments. Options of atoll come before the command; what follows its first word
-is the command's own.
+is the command's own. On a terminal a command has it, as in `atoll run python3`.
 """
 
 _EPILOG = """\

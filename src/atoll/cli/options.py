@@ -10,10 +10,8 @@ from .parsing import Parser, UsageError
 from .permitting import add_permission_options, permissions_of
 from .values import duration, labels, number, whole_number
 
-_TERMINAL = "For a terminal inside there is `atoll shell`, with a program `atoll shell -- python3`."
 # What docker's options are here.
 HABITS = {
-    **dict.fromkeys(("-i", "-it", "-ti", "--interactive", "--tty"), _TERMINAL),
     **dict.fromkeys(("-d", "--detach"), "A sandbox stays with --keep, and `atoll exec` runs more in it."),
     **dict.fromkeys(("-v", "--volume", "--mount"), "--source DIR has the files of DIR, and `atoll cp` copies."),
     "--rm": "A sandbox is gone afterwards unless you say --keep.",
@@ -61,8 +59,11 @@ def add_command_options(parser: Parser) -> None:
     """How one command runs."""
     add = parser.add_argument
     add("-t", "--timeout", metavar="TIME",
-        help="kill the command after so many seconds, or 5m, or none (default: 60)")  # fmt: skip
+        help="kill the command after so many seconds, or 5m, or none (default: 60; with a terminal none)")  # fmt: skip
     add("-n", "--no-stdin", action="store_true", help="do not pass on standard input")
+    add("-i", "--interactive", action="store_true", help="pass on standard input, as is done anyway")
+    add("--tty", "-it", "-ti", action="store_true", help="give it your terminal; a command has it anyway where all of "
+        "standard input, output and error are one")  # fmt: skip
     add("--json", action="store_true", help="print one JSON object at the end: what was said, and how it ended")
     add_env_option(parser)
 
@@ -88,6 +89,8 @@ def add_code_options(parser: Parser) -> None:
 def is_cell(args: Namespace) -> bool:
     """Whether a cell was asked for, rather than a command or a program. Raises UsageError for half of one."""
     if args.code is not None or args.code_file is not None:
+        if args.tty:
+            raise UsageError("A cell has no terminal; leave out --tty: its input() asks here anyway.")
         return True
     if args.context:
         raise UsageError("--context is for a cell, and there is none; give it with --code or --code-file.")

@@ -88,7 +88,8 @@ class Parser(argparse.ArgumentParser):
     def length(self, words: list[str]) -> int:
         """How many words the option at the front is: one, or two with its value."""
         word = words[0]
-        letters = [word] if word.startswith("--") else [f"-{letter}" for letter in word[1:]]
+        whole = word.startswith("--") or word in self._option_string_actions
+        letters = [word] if whole else [f"-{letter}" for letter in word[1:]]
         for at, name in enumerate(letters, 1):
             action = self._option_string_actions.get(name)
             if action is None:

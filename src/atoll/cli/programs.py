@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..errors import FileDenied, FileError, InvalidInput
 from ..sync.sandbox import Sandbox
 from ..types import Completed
-from . import streaming
+from . import NOT_FOUND, streaming
 from .output import complain, say_json
 from .parsing import UsageError
 from .values import timeout, variables
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from .deps import Manifest
     from .languages import Language
 
-NOT_FOUND = 127
 TIMED_OUT = 124
 # Where there is no wall, commands see the workspace at another path than the API does, and only they can tell.
 _FIND = 'file=$(cd -- "$1" && pwd)/$2; shift 2; set -- "$file" "$@"\n'
@@ -39,8 +38,8 @@ class Program(NamedTuple):
 class Job(NamedTuple):
     """One thing to run, checked before there is a sandbox for it.
 
-    `late` is an option of atoll's among the words of the command, `shell` the command line that would pass on keys,
-    "" where nobody wants that.
+    `terminal` says that it gets the user's terminal, `keyless` that it does not, though there is a keyboard.
+    `late` is an option of atoll's among the words of the command.
     """
 
     what: str | list[str] | Program
@@ -50,7 +49,8 @@ class Job(NamedTuple):
     workdir: str | None
     timeout: float | str | None
     late: str | None
-    shell: str
+    terminal: bool
+    keyless: bool
     as_json: bool
 
 
@@ -72,8 +72,28 @@ def job(args: Namespace, workdir: str | None) -> Job:
     else:
         what = _command(words, after)
     manifest = _manifest(args.deps, args.file, what)
-    shell = "" if args.no_stdin else f"atoll shell {getattr(args, 'id', None) or ''}".strip() + " --"
-    return Job(what, manifest, stdin, variables(args.env), workdir, timeout(args.timeout), args.late, shell, args.json)
+    terminal = _gets_terminal(args, what)
+    keyless = not terminal and not args.no_stdin and os.isatty(0)
+    # Who sits at a keyboard may think for longer than any limit, and ends a command with Ctrl-C.
+    seconds = None if terminal and args.timeout is None else timeout(args.timeout)
+    return Job(what, manifest, stdin, variables(args.env), workdir, seconds, args.late, terminal, keyless, args.json)
+
+
+def _gets_terminal(args: Namespace, what: str | list[str] | Program) -> bool:
+    """Whether the user's terminal becomes the command's. Raises UsageError where that is asked for and cannot be."""
+    if args.no_stdin and (args.tty or args.interactive):
+        raise UsageError("-n keeps standard input from the command, and -i passes it on; leave one of them out.")
+    if not args.tty and (args.json or args.no_stdin or isinstance(what, Program) or not os.isatty(0)):
+        return False
+    from . import terminals
+
+    if not args.tty:
+        return terminals.is_whole()
+    if args.json:
+        raise UsageError("--json prints what a command has written, and on a terminal that is there already.")
+    if not terminals.is_there():
+        raise UsageError("--tty needs a terminal, as input and as output; without one, leave it out.")
+    return True
 
 
 def _manifest(path: str | None, file: str | None, what: str | list[str] | Program) -> Manifest | None:
@@ -135,18 +155,17 @@ def _command(words: list[str], after: list[str] | None) -> str | list[str]:
 def run(sandbox: Sandbox, job: Job) -> int:
     """Run it in a sandbox, and say what is known of a failure; gives the exit code."""
     what = job.what
-    ended = _run_program(sandbox, what, job) if isinstance(what, Program) else _stream(sandbox, what, job)
-    completed = ended.completed
-    if not completed.success or (isinstance(what, str) and os.isatty(0)):
+    completed = _run_program(sandbox, what, job) if isinstance(what, Program) else _stream(sandbox, what, job)
+    if not completed.success or job.keyless:
         from . import hints
 
-        hints.tell(sandbox, job, ended)
+        hints.tell(job, completed)
     if job.as_json:
         say_json({"id": sandbox.id, "success": completed.success, **_plain(completed)})
     return TIMED_OUT if completed.timed_out else completed.exit_code
 
 
-def _run_program(sandbox: Sandbox, program: Program, job: Job) -> streaming.Ended:
+def _run_program(sandbox: Sandbox, program: Program, job: Job) -> Completed:
     workspace = sandbox.info.spec.workdir
     put(sandbox, posixpath.join(workspace, program.name), program.content)
     start = posixpath.join(workspace, job.workdir or "")
@@ -158,10 +177,10 @@ def _run_program(sandbox: Sandbox, program: Program, job: Job) -> streaming.Ende
         posixpath.relpath(workspace, start),
         program.name,
     ]
-    ended = _stream(sandbox, [*script, *program.arguments], job)
-    if ended.completed.exit_code == NOT_FOUND and not _ready(sandbox, program.language, job):
+    completed = _stream(sandbox, [*script, *program.arguments], job)
+    if completed.exit_code == NOT_FOUND and not _ready(sandbox, program.language, job):
         complain(_missing(sandbox, program.language))
-    return ended
+    return completed
 
 
 def put(sandbox: Sandbox, path: str, content: bytes) -> None:
@@ -193,9 +212,13 @@ def prepare(sandbox: Sandbox, job: Job) -> None:
         deps.install(sandbox, job.deps, job.env)
 
 
-def _stream(sandbox: Sandbox, command: str | list[str], job: Job) -> streaming.Ended:
+def _stream(sandbox: Sandbox, command: str | list[str], job: Job) -> Completed:
     packages: Mapping[str, str] = {} if job.deps is None else job.deps.kind.env
     env = {**packages, **job.env}
+    if job.terminal:
+        from . import terminals
+
+        return terminals.run(sandbox, command, env=env, workdir=job.workdir, timeout=job.timeout)
     return streaming.run(
         sandbox, command, stdin=job.stdin, env=env, workdir=job.workdir, timeout=job.timeout, keep=job.as_json
     )
@@ -207,18 +230,16 @@ def _ready(sandbox: Sandbox, language: Language, job: Job) -> bool:
 
 def _missing(sandbox: Sandbox, language: Language) -> str:
     """Which tool a language lacks, and how to get it."""
-    lacks = "does not have them" if " and " in language.needs else "does not have it"
-    if "," in language.needs:
-        lacks = "has none of them"
-    sentence = f"{language.name} needs {language.needs}, and this sandbox {lacks}."
-    if sandbox.info.spec.image is not None:
-        return f"{sentence} Give an --image that has it."
     from shutil import which
 
-    own = which(language.needs.split()[0].rstrip(","))
+    from ..guest.toolchains import lacking, remedy
+
+    image = sandbox.info.spec.image is not None
+    sentence = lacking(language)
+    own = None if image else which(language.needs.split()[0].rstrip(","))
     if own is not None and not own.startswith(("/usr/", "/bin/", "/sbin/")):
         sentence += f" Yours at {own} is not seen in there: a sandbox sees this machine's /usr, and nobody's home."
-    return f"{sentence} Install it on this machine (`{language.get}`), or give an --image that has it."
+    return f"{sentence} {remedy(language, image)}"
 
 
 def _plain(completed: Completed) -> dict[str, Any]:

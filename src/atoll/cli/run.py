@@ -17,9 +17,9 @@ from .parsing import Parser
 
 _DESCRIPTION = """\
 Run a command in a sandbox that is made for it and gone afterwards. One word
-goes to /bin/sh -c; several words, or words after `--`, are a program and its
+goes to bash, else sh; several words, or words after `--`, are a program and its
 arguments. Options of atoll come before the command; what follows its first word
-is the command's own.
+is the command's own. On a terminal a command has it, as in `atoll run python3`.
 """
 
 _EPILOG = """\

@@ -86,6 +86,6 @@ def _greet(sandbox: Sandbox) -> None:
 
 
 def _session(sandbox: Sandbox, command: list[str] | None, env: dict[str, str], workdir: str | None) -> int:
-    surroundings = {"TERM": os.environ.get("TERM", "xterm"), "ATOLL_SANDBOX": sandbox.id, **env}
+    surroundings = {"ATOLL_SANDBOX": sandbox.id, **env}
     ended = terminals.run(sandbox, command or ["/bin/sh", "-c", _SHELL], env=surroundings, workdir=workdir)
     return ended.exit_code

@@ -5,7 +5,7 @@ from __future__ import annotations
 import _thread
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..client.operation import Closed
 from ..client.running import Gathered
@@ -17,14 +17,6 @@ from ..wire.frames import DATA, Frame
 from .output import STDERR, complain, write
 
 _PIECE = 1 << 16
-_TAIL = 4096
-
-
-class Ended(NamedTuple):
-    """How a command ended, and the end of what it said on either stream."""
-
-    completed: Completed
-    tail: str
 
 
 def stdin_to_pass_on() -> bool:
@@ -42,7 +34,7 @@ def run(
     timeout: Any = "default",
     all_to_stderr: bool = False,
     keep: bool = False,
-) -> Ended:
+) -> Completed:
     """Run a command to its end, and say if its time was over. Whatever interrupts this kills it with all its children.
 
     Args:
@@ -54,20 +46,21 @@ def run(
             # A thread, since the command may end or speak while our input is silent.
             _thread.start_new_thread(_pass_on_input, (running,))
         gathered = Gathered() if keep else None
-        tail = bytearray()
         while not isinstance(item := running.read(), Completed):
-            tail += item.data
-            del tail[:-_TAIL]
             if gathered is not None:
                 gathered.take(Frame(0, DATA, item.stream, item.data))
             else:
                 write(STDERR if all_to_stderr else item.stream, item.data)
     finally:
         running.close()
-    if item.timed_out:
-        complain(f"The command ran out of time after {running.timeout:g} s and was killed; -t gives it more.")
-    completed = item if gathered is None else gathered.complete(item)
-    return Ended(completed, tail.decode("utf-8", "replace"))
+    tell_of_time(item, running.timeout)
+    return item if gathered is None else gathered.complete(item)
+
+
+def tell_of_time(completed: Completed, seconds: float | None) -> None:
+    """Say on stderr that the time of a command is over, if it is, and what helps; it had so many seconds."""
+    if completed.timed_out:
+        complain(f"The command ran out of time after {seconds:g} s and was killed. {completed.hint or ''}".rstrip())
 
 
 def _pass_on_input(running: RawCommand) -> None:

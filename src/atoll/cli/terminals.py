@@ -15,17 +15,43 @@ from ..errors import AtollError
 from ..sync.raw import RawCommand
 from ..sync.sandbox import Sandbox
 from ..types import Completed
-from .output import STDOUT, write
+from .output import STDERR, STDOUT, write
+from .streaming import tell_of_time
 
 _PIECE = 1 << 16
 
 
-def run(sandbox: Sandbox, command: list[str], *, env: Mapping[str, str], workdir: str | None) -> Completed:
+def is_there() -> bool:
+    """Whether there is a terminal for a command: our input and our output, and ours to read from now."""
+    return os.isatty(0) and os.isatty(STDOUT) and _in_front()
+
+
+def is_whole() -> bool:
+    """The same, where nobody asked: standard error has to be one, too, or it would no longer go where it was sent."""
+    return is_there() and os.isatty(STDERR)
+
+
+def _in_front() -> bool:
+    try:
+        return os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:  # it is nobody's controlling terminal, and no shell of its has put us behind
+        return True
+
+
+def run(
+    sandbox: Sandbox,
+    command: str | list[str],
+    *,
+    env: Mapping[str, str],
+    workdir: str | None,
+    timeout: float | str | None = None,
+) -> Completed:
     """Run a command on a terminal of its own until it ends, with every key and every change of size passed on.
 
-    Our terminal is put back in order whatever happens.
+    Our terminal is put back in order whatever happens, and then told if the time of the command was over.
     """
-    running = RawCommand(sandbox, command, stdin=True, pty=_size(), env=env, workdir=workdir, timeout=None)
+    surroundings = {"TERM": os.environ.get("TERM", "xterm"), **env}
+    running = RawCommand(sandbox, command, stdin=True, pty=_size(), env=surroundings, workdir=workdir, timeout=timeout)
     keys = _Keys(running)
     try:
         keys.start()
@@ -34,6 +60,7 @@ def run(sandbox: Sandbox, command: list[str], *, env: Mapping[str, str], workdir
     finally:
         keys.stop()
         running.close()
+    tell_of_time(item, running.timeout)
     return item
 
 
@@ -57,7 +84,7 @@ class _Keys:
         self._before = termios.tcgetattr(0)
 
     def start(self) -> None:
-        tty.setraw(0)
+        tty.setraw(0, termios.TCSADRAIN)  # what was typed ahead is for the command, too
         signal.signal(signal.SIGWINCH, lambda *_: None)
         signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
         self._ended.acquire()

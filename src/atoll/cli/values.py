@@ -33,7 +33,7 @@ def timeout(text: str | None) -> float | str | None:
     if text[:1].isalpha():  # as if -t were docker's
         raise InvalidInput(
             f"--timeout is {shown(text)}; give seconds above 0, or a time such as 90s or 5m, or none.",
-            hint="For a terminal inside there is `atoll shell`, with a program `atoll shell -- python3`.",
+            hint="For a terminal write -it, or nothing: on a terminal a command has it.",
         )
     return duration(text, "--timeout")
 

@@ -19,6 +19,7 @@ class AsyncBatch:
         self,
         commands: Iterable[Command],
         *,
+        shell: str | None = None,
         env: Mapping[str, str] | None = None,
         workdir: str | os.PathLike[str] | None = None,
         timeout: Timeout = "default",
@@ -32,5 +33,11 @@ class AsyncBatch:
         Raises:
             CommandFailed: `check` was asked for, and a command failed; `CommandTimedOut` where its time was over.
         """
-        surroundings: dict[str, Any] = {"env": env, "workdir": workdir, "timeout": timeout, "max_output": max_output}
+        surroundings: dict[str, Any] = {
+            "shell": shell,
+            "env": env,
+            "workdir": workdir,
+            "timeout": timeout,
+            "max_output": max_output,
+        }
         return [await self.run(command, check=check, **surroundings) for command in several(commands)]

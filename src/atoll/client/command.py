@@ -24,11 +24,12 @@ Timeout: TypeAlias = "Seconds | Literal['default'] | None"
 MAX_OUTPUT = 16 << 20
 _MAX_ARGUMENT = (128 << 10) - 1
 _MAX_ARGUMENTS = 2 << 20
-_SHELL = ["/bin/sh", "-c"]
+_SHELL = "/bin/sh"
 
 
 def exec_request(
     command: Command,
+    shell: str | None = None,
     *,
     stdin: bool,
     env: Mapping[str, str] | None,
@@ -37,7 +38,10 @@ def exec_request(
     limit: int | None = None,
 ) -> dict[str, Any]:
     """Raises InvalidInput."""
-    request: dict[str, Any] = {"op": "exec", "argv": _argv(command), "stdin": stdin, "timeout": timeout}
+    argv = _argv(command, shell)
+    request: dict[str, Any] = {"op": "exec", "argv": argv, "stdin": stdin, "timeout": timeout}
+    if shell is None and isinstance(command, str):
+        request["bash"] = True
     if limit is not None:
         request["limit"] = parse_size(limit, "max_output")
     add_surroundings(request, env, workdir)
@@ -46,7 +50,7 @@ def exec_request(
 
 def line_of(argv: list[str]) -> str:
     """A command in short, as it is shown to people."""
-    return short(argv[-1] if argv[:-1] == _SHELL else " ".join(argv))
+    return short(argv[-1] if argv[1:-1] == ["-c"] else " ".join(argv))
 
 
 def add_surroundings(
@@ -108,9 +112,20 @@ def _is_length(value: object) -> bool:
     return type(value) is int and 0 < value < 1 << 16
 
 
-def _argv(command: object) -> list[str]:
+def _shell(shell: object) -> str:
+    """The program that takes a line of text. Raises InvalidInput."""
+    if shell is None or shell == "sh":
+        return _SHELL
+    if not isinstance(shell, str) or not shell.strip() or shell.startswith("-"):
+        raise InvalidInput(f"shell is {shown(shell)}; give the name of one, such as 'sh'. Text goes to a shell anyway.")
+    return shell
+
+
+def _argv(command: object, shell: object = None) -> list[str]:
     if isinstance(command, str):
-        argv = [*_SHELL, command] if command.strip() else []
+        argv = [_shell(shell), "-c", command] if command.strip() else []
+    elif shell is not None:
+        raise InvalidInput("shell= is for a command that is text; a list is a program and its arguments.")
     elif isinstance(command, Sequence) and not isinstance(command, bytes | bytearray):
         argv = [_argument(argument) for argument in command]
     else:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..driver import Driver
 from ..errors import AtollError, Busy, ProtocolError, SandboxGone, Unresponsive
-from ..types import Handle, Status
+from ..types import Completed, Handle, Info, Status
 from ..wire.frames import MAX_OPEN, MAX_PAYLOAD
 from .link import Broken, Ended, Link
 from .operation import Operation
@@ -28,10 +29,14 @@ _SETTLE = 10.0
 
 
 class Seat(Protocol):
-    """The sandbox that the links lead to."""
+    """The sandbox that the links lead to. One that nobody has asked for by a spec has no `info`."""
 
     driver: Driver
     handle: Handle
+
+    @property
+    def info(self) -> Info | None:
+        """What was last known of it."""
 
     async def check_usable(self, *, afresh: bool = False) -> None:
         """Raises SandboxGone or Busy when it is known not to answer; `afresh` asks the driver."""
@@ -113,6 +118,17 @@ class Links:
         """The answer of an operation that only answers."""
         async with await self.open({"op": op, **arguments}, quiet=quiet) as operation:
             return await operation.end()
+
+    def hint(self, request: dict[str, Any]) -> Callable[[Completed, str], str | None]:
+        """What says why a command that was asked for so has failed, from how it ended and the end of its output."""
+
+        def look(completed: Completed, tail: str) -> str | None:
+            from .reasons import hint_for
+
+            info = self._seat.info
+            return None if info is None else hint_for(self._seat.driver, info.spec, request, completed, tail)
+
+        return look
 
     def drop(self) -> None:
         """Close what is idle."""

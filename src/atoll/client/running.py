@@ -26,18 +26,27 @@ GRACE = 15.0
 
 _CO_COROUTINE = 0x80
 
+TAIL = 4096
+"""Bytes of the end of its output in which the reason of a failure is looked for."""
+
 Callback = Callable[[str], Any]
 Listener: TypeAlias = Callback | ByLine | ByBytes
 
 
-class Running:
-    """Raw output of an exec. `pid` is there once the guest has told it."""
+Hint: TypeAlias = Callable[[Completed, str], str | None]
+"""Why a command failed, from how it ended and the end of what it said."""
 
-    def __init__(self, operation: Operation, feed: Feed | None = None) -> None:
+
+class Running:
+    """Raw output of an exec. `pid` is there once the guest has told it. `hint` says what becomes the result's."""
+
+    def __init__(self, operation: Operation, feed: Feed | None = None, hint: Hint | None = None) -> None:
         self.operation = operation
         self.pid: int | None = None
         self._feed = feed
         self._early: Frame | Completed | None = None
+        self._hint = hint
+        self._tail = b""
 
     async def next(self, timeout: float | None = None) -> Frame | Completed:
         """The next DATA, or at last how it ended, without the output. Raises as `Operation.next` and `answer`."""
@@ -55,9 +64,9 @@ class Running:
                         continue
                 frame = await self.operation.next(timeout)
                 if frame.kind == DATA:
-                    return frame
+                    return self.heard(frame)
                 if frame.kind == END:
-                    return _completed(self.operation.answer(frame))
+                    return self.explained(_completed(self.operation.answer(frame)))
                 self._learn_pid(frame)
         except TimedOut:
             raise
@@ -75,9 +84,23 @@ class Running:
         self.operation.be_patient()
         if frame.kind == EVENT:
             return self._learn_pid(frame)
-        self._early = frame if frame.kind == DATA else _completed(self.operation.answer(frame))
+        if frame.kind == DATA:
+            self._early = self.heard(frame)
+        else:
+            self._early = self.explained(_completed(self.operation.answer(frame)))
         self.pid = 0
         return 0
+
+    def heard(self, frame: Frame) -> Frame:
+        """Output, of which the end is remembered."""
+        self._tail = (self._tail + frame.payload[-TAIL:])[-TAIL:]
+        return frame
+
+    def explained(self, ended: Completed) -> Completed:
+        """How it ended, with a hint where it failed and more is known."""
+        if ended.success or self._hint is None:
+            return ended
+        return ended._replace(hint=self._hint(ended, text_of(self._tail)))
 
     def _learn_pid(self, frame: Frame) -> int:
         if frame.kind != EVENT or self.pid is not None:
@@ -251,8 +274,9 @@ async def launch(links: Links, request: dict[str, Any], feed: Feed | None) -> Ru
     deadline = None if timeout is None else monotonic() + timeout + GRACE
     at_once = feed.at_once() if feed else None
     if at_once is None:
-        return Running(await links.open(request, quiet=None, deadline=deadline), feed)
-    return Running(await links.open(request, quiet=None, deadline=deadline, data=at_once, eof=True))
+        return Running(await links.open(request, quiet=None, deadline=deadline), feed, links.hint(request))
+    operation = await links.open(request, quiet=None, deadline=deadline, data=at_once, eof=True)
+    return Running(operation, None, links.hint(request))
 
 
 async def run(

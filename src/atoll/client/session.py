@@ -138,7 +138,8 @@ class AsyncSession:
         if limit is not None:
             request["limit"] = limit
         deadline = None if seconds is None else monotonic() + seconds + running.GRACE
-        return _Command(await self._links.open(request, quiet=None, deadline=deadline))
+        operation = await self._links.open(request, quiet=None, deadline=deadline)
+        return _Command(operation, None, self._links.hint(request))
 
 
 class _Command(Running):
@@ -149,9 +150,9 @@ class _Command(Running):
             while True:
                 frame = await self.operation.next(timeout)
                 if frame.kind == DATA:
-                    return frame
+                    return self.heard(frame)
                 if frame.kind == END:
-                    return _completed(self.operation.answer(frame))
+                    return self.explained(_completed(self.operation.answer(frame)))
                 raise self.operation.unexpected(frame)
         except TimedOut:
             raise

@@ -36,6 +36,8 @@ _CLEAN_UP = 60.0
 class _Seat:
     """A sandbox that is in no registry."""
 
+    info = None
+
     def __init__(self, driver: Driver, handle: Handle) -> None:
         self.driver = driver
         self.handle = handle

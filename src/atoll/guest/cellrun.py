@@ -174,6 +174,8 @@ class CellRun:
         if "do" in self.cell.request:
             return self._plain_verdict()
         said = self._answer if self._answer is not None else {"error": death(self._link, self._machine)}
+        if isinstance(said.get("refused"), dict):
+            return {"error": said["refused"]}
         answer = said["ok"] if isinstance(said.get("ok"), dict) else said
         counted = answer.get("count")
         exit_code = answer.get("exit_code")

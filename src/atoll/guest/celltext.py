@@ -6,6 +6,7 @@ import re
 
 _FIRST = re.compile(r"(?:[ \t\f]*\r?\n)*([ \t]+)\S")
 _NOT_PYTHON = re.compile(r"\s*(?:[%!?]|[\w.]+\s*=\s*[%!]\s*\w|[^#'\"]*\?\s*$)")
+_MAGIC = re.compile(r"^[ \t]*(?:[A-Za-z_][\w, \t]*=[ \t]*)?[%!]", re.MULTILINE)
 _INSTALLS = re.compile(r"\s*[%!]?\s*(?:python3?\s+-m\s+)?pip3?\s+install\b")
 _OF_IPYTHON = "%, ! and ? are IPython's: use language='jupyter:python3', or sb.run for a command"
 _OF_PIP = "packages are installed by sb.install([...]), or by create(packages=[...])"
@@ -30,10 +31,18 @@ def hides_its_value(source: str) -> bool:
 
     last = ""
     skipped = (tokenize.COMMENT, tokenize.NEWLINE, tokenize.NL, tokenize.ENDMARKER)
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type not in skipped:
-            last = token.string
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type not in skipped:
+                last = token.string
+    except (SyntaxError, tokenize.TokenError):  # of a cell with magics
+        return source.rstrip().endswith(";")
     return last == ";"
+
+
+def may_have_magics(source: str) -> bool:
+    """Whether a line begins as IPython's do, for a source that does not parse."""
+    return _MAGIC.search(source) is not None
 
 
 def explain(error: SyntaxError, source: str) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from collections import OrderedDict
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from ..wire.frames import MAX_PAYLOAD, STDERR
 from . import proc, spawn
@@ -18,6 +19,7 @@ from .processes import Process, signal_number
 from .refusal import BUSY, Refused, invalid
 from .spawn import CannotStart, Child, Command
 
+_BASH = "/bin/bash"
 _KEPT = 64
 _KEPT_OUTPUT = 8 * RING
 
@@ -27,6 +29,7 @@ class Commands:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
+        self._has_bash: Optional[bool] = None
         self._env: Dict[bytes, bytes] = {}
         self.use_environment()
         self._running: Dict[int, Process] = {}
@@ -69,6 +72,8 @@ class Commands:
         if argv is not None and not (argv and argv[0]):
             raise invalid("'argv' must begin with the name of a program.")
         words = [encoded(word, "An argument") for word in argv or [self._machine.config.shell]]
+        if arguments.flag("bash") and self._bash():
+            words[0] = encoded(_BASH, "An argument")
         env = {**self._env, **_encoded_env(arguments.mapping("env"))}
         size = arguments.window_size("pty")
         self._machine.enter(arguments.text("cwd", "."))
@@ -77,6 +82,12 @@ class Commands:
             if size is not None:
                 return spawn.spawn_terminal(command, size)
             return spawn.spawn_pipes(command, arguments.flag("stdin"), self._machine.devnull)
+
+    def _bash(self) -> bool:
+        """Whether there is bash. Looked for once: all commands of a sandbox have the same shell."""
+        if self._has_bash is None:
+            self._has_bash = os.access(_BASH, os.X_OK)
+        return self._has_bash
 
     def _over(self, process: Process) -> None:
         if self._running.get(process.pid) is process:

@@ -14,7 +14,7 @@ import sys
 import types
 from typing import Any, Callable, Dict, List, NoReturn, Optional
 
-from . import celltext, stories
+from . import celltext, late, stories
 from .asking import Asking
 from .cellstreams import Streams
 from .display import Displays
@@ -63,6 +63,7 @@ class Interpreter:
         self._asking = Asking(streams.flush)
         self._asking.install()
         self._values: Dict[int, Any] = {}
+        self._magics: Any = None
         if guard is None:
             builtins.Out = self._values  # type: ignore[attr-defined]
 
@@ -134,6 +135,9 @@ class Interpreter:
                 self._end_child()
             self._displays.end_of_cell()
             raise
+        finally:
+            if self._magics is not None:
+                self._magics.stop()
         if self._forked:
             self._end_child()
         if value is not None and not celltext.hides_its_value(source):
@@ -191,11 +195,7 @@ class Interpreter:
         if simple is not None:
             return self._evaluate(simple)
         flags = self.flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-        try:
-            tree = compile(source, name, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
-        except SyntaxError as error:
-            celltext.explain(error, source)
-            raise
+        tree = self._parsed(source, name, flags | ast.PyCF_ONLY_AST)
         parts: List[types.CodeType] = []
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         if tree.body or last is None:
@@ -212,6 +212,27 @@ class Interpreter:
         for part in parts:
             value = self._evaluate(part)
         return value
+
+    def _parsed(self, source: str, name: str, flags: int) -> Any:
+        """Raises SyntaxError, which says what to do instead where that is known."""
+        try:
+            return compile(source, name, "exec", flags, dont_inherit=True)
+        except SyntaxError as error:
+            python = self._translated(source)
+            if python is None:
+                celltext.explain(error, source)
+                raise
+        return compile(python, name, "exec", flags, dont_inherit=True)
+
+    def _translated(self, source: str) -> Optional[str]:
+        """A cell with magics as Python; None where that is not what is wrong with it."""
+        if not celltext.may_have_magics(source):
+            return None
+        python: Optional[str] = late.module("magics").translated(source)
+        if python is not None and self._magics is None:
+            self._magics = late.module("magiccalls").Magics(self.namespace)
+            builtins.__magics__ = self._magics  # type: ignore[attr-defined]
+        return python
 
     def _simple(self, source: str, name: str) -> Optional[types.CodeType]:
         """A cell that is one expression on one line, compiled the short way; None for all others."""

@@ -52,16 +52,16 @@ def link_for(language: str) -> Factory:
 def _made(entry: Language, machine: Machine, listener: Listener, settings: ContextSettings) -> Any:
     """Raises Refused where a tool is missing, with the way to get it."""
     env = {**machine.config.environment(), **settings.env}
-    missing = [tool for tool in entry.tools if not _on_path(tool, env)]
-    if missing:
-        sentence = "%s needs %s, and this sandbox does not have it. " % (entry.name, " and ".join(missing))
-        if machine.config.image:
-            raise Refused(UNSUPPORTED, sentence + "It sees the programs of its image only: give an image= that has it.")
-        raise Refused(UNSUPPORTED, sentence + "Install it on the host (`%s`), or use an image that has it." % entry.get)
+    missing = toolchains.lacking(entry) + " " + toolchains.remedy(entry, machine.config.image)
+    if not all(_on_path(tool, env) for tool in entry.tools):
+        raise Refused(UNSUPPORTED, missing)
     if entry.kind == SHELL:
         return ShellLink(machine, listener, settings, entry.name)
     if entry.kind == DRIVER:
-        return DriverLink(machine, listener, settings, _NODE, _NODE_DRIVER, {"typed": entry.name == "typescript"})
+        typed = entry.name == "typescript"
+        # Whether there is a way to read types only the program itself can tell, in the same words.
+        options = {"typed": typed, "missing": missing}
+        return DriverLink(machine, listener, settings, _NODE, _NODE_DRIVER, options)
     return FileLink(machine, listener, settings, entry)
 
 

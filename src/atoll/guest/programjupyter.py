@@ -19,7 +19,7 @@ import sys
 import time
 from typing import Any, Dict, List, NoReturn, Tuple
 
-from .programears import Ears, Story, described, error_of
+from .programears import Ears, Story, error_of
 from .programkernels import CHARTS, STREAMS, Kernel
 from .programwire import ANSWERS, BULK, END, EVENT, REQUESTS, TEXT, Answers, KernelDied, Requests, Unsupported
 
@@ -183,9 +183,8 @@ def _decoded(text: bytes) -> str:
 
 
 def _refusal(request: Dict[str, Any], text: str) -> Dict[str, Any]:
-    if "do" in request:
-        return {"error": {"code": "unsupported", "message": text}}
-    return {"error": described("Unsupported", text, "Unsupported: %s\n" % text)}
+    error = {"code": "unsupported", "message": text}
+    return {"error": error} if "do" in request else {"refused": error}
 
 
 def nest() -> None:

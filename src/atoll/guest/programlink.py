@@ -232,7 +232,10 @@ class ProgramLink:
         return "".join(lines[-_TAIL_LINES:])
 
     def _refuse(self, refusal: Refused) -> None:
-        """As the error of the cell, named as the client's own error for it is."""
+        """What this sandbox cannot do is no error of the cell; all else is, named as the client's own error for it."""
+        if refusal.code == UNSUPPORTED:
+            self._end_soon({"refused": refusal.wire()})
+            return
         name = refusal.code.title().replace("_", "")
         error = {"name": name, "value": refusal.message, "traceback": "%s: %s\n" % (name, refusal.message)}
         self._end_soon({"exit_code": None, "error": error})

@@ -259,6 +259,7 @@
     '@swc/core': (tool, code) => tool.transformSync(code, { jsc: { parser: { syntax: 'typescript' }, target: 'esnext' }, isModule: true }).code,
   };
   let strip = null;
+  class Missing extends Error {}
 
   function findStripper() {
     if (typeof nodeModule.stripTypeScriptTypes === 'function') {
@@ -281,12 +282,7 @@
         if (error.code !== 'MODULE_NOT_FOUND') throw error;
       }
     }
-    const error = new Error(
-      `TypeScript needs node 22.13 or newer, or esbuild, sucrase, typescript 5 or @swc/core, and this sandbox has node ${process.versions.node} ` +
-      `and none of them. Run \`npm install esbuild\` in the sandbox, which needs a network, or install it on the host.`);
-    error.name = 'Unsupported';
-    error.stack = `${error.name}: ${error.message}`;
-    throw error;
+    throw new Missing();
   }
 
   function untyped(code) {
@@ -402,9 +398,10 @@
       let [value] = await Promise.race([evaluated(source, `cell-${number}`), interrupted]);
       if (util.types.isPromise(value)) value = await Promise.race([value, interrupted]);
       if (value !== undefined) show(value, true, false);
-      return null;
+      return { error: null };
     } catch (error) {
-      return describe(error);
+      if (error instanceof Missing) return { refused: { code: 'unsupported', message: request.missing } };
+      return { error: describe(error) };
     } finally {
       fail = null;
       timers.clear();
@@ -426,7 +423,7 @@
     count += 1;
     truncated = false;
     // Afterwards, since node tells of promises that nobody looks after when all else that is due is done.
-    run(request, count).then((error) => afterwards(() => say(END, { error, truncated })));
+    run(request, count).then((answer) => afterwards(() => say(END, { ...answer, truncated })));
   });
   requests.on('close', () => process.reallyExit(0));
 })

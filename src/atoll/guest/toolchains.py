@@ -16,7 +16,7 @@ class Language(NamedTuple):
         kind: how a context runs it: PYTHON natively; SHELL in one shell that stays; DRIVER in one interpreter
             that stays and runs a driver of ours; FILE with a fresh process for each cell, without state.
         tools: programs that a context needs; all must be on PATH.
-        needs: the same in words, as whole programs need it.
+        needs: the same in words, for cells and whole programs alike.
         ready: a shell condition that is true where whole programs can run.
         start: a shell script that runs the file "$1" with the rest as its arguments and ends with its exit code.
         compile: a shell command that makes the program "$out" of the file "$1", for a language that is compiled.
@@ -83,7 +83,7 @@ LANGUAGES = (
         suffixes=(".ts", ".mts", ".cts"),
         kind=DRIVER,
         tools=("node",),
-        needs="tsx, deno, bun, ts-node, or node 22.6 or newer",
+        needs="node 22.13 or newer, or tsx",
         ready='PATH="$PWD/node_modules/.bin:$PATH"; command -v tsx || command -v deno || command -v bun || '
         "command -v ts-node || %s" % _STRIPS_TYPES,
         # Types are dropped and not checked, whichever it is: without a project's files `console` would have none.
@@ -140,7 +140,7 @@ LANGUAGES = (
         suffixes=(".sh", ".bash"),
         kind=SHELL,
         tools=("bash",),
-        needs="bash or sh",
+        needs="bash",
         ready="command -v bash || command -v sh",
         start='command -v bash >/dev/null && exec bash "$@"; exec sh "$@"',
         get="apt-get install bash",
@@ -172,6 +172,21 @@ def find(name: str) -> Optional[Language]:
     """The language of a name or alias, in any case."""
     wanted = name.lower()
     return next((language for language in LANGUAGES if wanted in language.names), None)
+
+
+def lacking(language: Language) -> str:
+    """The sentence for a sandbox that does not have what a language needs."""
+    lacks = "has none of them" if "," in language.needs else "does not have it"
+    if " and " in language.needs:
+        lacks = "does not have them"
+    return "%s needs %s, and this sandbox %s." % (language.name, language.needs, lacks)
+
+
+def remedy(language: Language, image: bool) -> str:
+    """How to get it into sandboxes, which see the programs of their image or of their host."""
+    if image:
+        return "It sees the programs of its image only: use an image that has it."
+    return "Install it on the host (`%s`), or use an image that has it." % language.get
 
 
 def known() -> str:

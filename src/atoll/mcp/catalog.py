@@ -70,9 +70,9 @@ TOOLS: dict[str, Tool] = {
     ),
     "run_command": Tool(
         "Run a shell command",
-        "Run a command with /bin/sh in a sandboxed session, starting in /workspace. Gives its exit code and output.",
+        "Run a command with bash (else sh) in a sandboxed session, starting in /workspace. Gives exit code and output.",
         {
-            "command": _text("The command, as for sh -c."),
+            "command": _text("The command, as for bash -c."),
             "session_id": _SESSION,
             "stdin": _text("What it reads."),
             "workdir": _text("Where it starts.", default="/workspace"),

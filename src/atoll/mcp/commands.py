@@ -44,6 +44,7 @@ def run_command(desk: Desk, arguments: dict[str, Any]) -> Outcome:
         "duration": done.duration,
         "timed_out": done.timed_out,
         "truncated": truncated,
+        "hint": done.hint,
         "new_session": fresh,
     }
     parts = [stdout, f"[stderr]\n{stderr}" if stderr else ""]
@@ -51,6 +52,8 @@ def run_command(desk: Desk, arguments: dict[str, Any]) -> Outcome:
         parts.append(f"[It ran out of time after {done.duration:.1f} s, and was killed with all that it started.]")
     elif done.exit_code:
         parts.append(f"[exit code {done.exit_code}]")
+    if done.hint is not None:
+        parts.append(f"[{done.hint}]")
     if truncated:
         parts.append("[Not all of the output is here: it is too long. Write it to a file and read parts of it.]")
     text = "\n".join(part.rstrip("\n") for part in parts if part)

@@ -40,7 +40,7 @@ OUTPUTS: dict[str, dict[str, Any]] = {
     },
     "run_command": _object(
         session_id=_TEXT, success=_FLAG, exit_code=_COUNT, stdout=_TEXT, stderr=_TEXT, duration=_NUMBER,
-        timed_out=_FLAG, truncated=_FLAG, new_session=_FLAG,
+        timed_out=_FLAG, truncated=_FLAG, hint=_MAYBE, new_session=_FLAG,
     ),
     "install_packages": _object(session_id=_TEXT, packages=_NAMES, new_session=_FLAG),
     "get_repl_context": {

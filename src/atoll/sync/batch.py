@@ -26,6 +26,7 @@ class Batch:
         self,
         commands: Iterable[Command],
         *,
+        shell: str | None = None,
         env: Mapping[str, str] | None = None,
         workdir: str | os.PathLike[str] | None = None,
         timeout: Timeout = "default",
@@ -33,5 +34,7 @@ class Batch:
         max_output: int = MAX_OUTPUT,
     ) -> list[Completed]:
         return drive(
-            self._core.run_many(commands, env=env, workdir=workdir, timeout=timeout, check=check, max_output=max_output)
+            self._core.run_many(
+                commands, shell=shell, env=env, workdir=workdir, timeout=timeout, check=check, max_output=max_output
+            )
         )

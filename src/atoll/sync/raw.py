@@ -40,7 +40,7 @@ class RawCommand:
         timeout: Timeout = "default",
     ) -> None:
         core = sandbox._core  # noqa: SLF001  # the other half of the same class
-        request = core._exec(command, env, workdir, timeout, None, stdin=stdin)  # noqa: SLF001  # same
+        request = core._exec(command, None, env, workdir, timeout, None, stdin=stdin)  # noqa: SLF001  # same
         if pty is not None:
             request["pty"] = terminal_size(pty)
         self.timeout: float | None = request["timeout"]

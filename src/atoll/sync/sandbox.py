@@ -171,6 +171,7 @@ class Sandbox(Batch, Lifetime, Review, Timeline, Audited, Processes, metaclass=H
         self,
         command: Command,
         *,
+        shell: str | None = None,
         stdin: Input | None = None,
         env: Mapping[str, str] | None = None,
         workdir: str | os.PathLike[str] | None = None,
@@ -182,7 +183,7 @@ class Sandbox(Batch, Lifetime, Review, Timeline, Audited, Processes, metaclass=H
     ) -> Completed:
         return drive(
             self._core.run(
-                command, stdin=stdin, env=env, workdir=workdir, timeout=timeout, check=check,
+                command, shell=shell, stdin=stdin, env=env, workdir=workdir, timeout=timeout, check=check,
                 max_output=max_output, on_stdout=on_stdout, on_stderr=on_stderr,
             )
         )  # fmt: skip
@@ -192,6 +193,7 @@ class Sandbox(Batch, Lifetime, Review, Timeline, Audited, Processes, metaclass=H
         self,
         command: Command,
         *,
+        shell: str | None = None,
         stdin: Input | None = None,
         env: Mapping[str, str] | None = None,
         workdir: str | os.PathLike[str] | None = None,
@@ -201,7 +203,9 @@ class Sandbox(Batch, Lifetime, Review, Timeline, Audited, Processes, metaclass=H
         from .process import Output
 
         return Output(
-            self._core.stream(command, stdin=stdin, env=env, workdir=workdir, timeout=timeout, max_output=max_output)
+            self._core.stream(
+                command, shell=shell, stdin=stdin, env=env, workdir=workdir, timeout=timeout, max_output=max_output
+            )
         )
 
     @hinting
@@ -209,6 +213,7 @@ class Sandbox(Batch, Lifetime, Review, Timeline, Audited, Processes, metaclass=H
         self,
         command: Command,
         *,
+        shell: str | None = None,
         pty: bool | tuple[int, int] = False,
         env: Mapping[str, str] | None = None,
         workdir: str | os.PathLike[str] | None = None,
@@ -216,7 +221,9 @@ class Sandbox(Batch, Lifetime, Review, Timeline, Audited, Processes, metaclass=H
     ) -> Process:
         from .process import Process
 
-        return Process(drive(self._core.start(command, pty=pty, env=env, workdir=workdir, timeout=timeout)))
+        return Process(
+            drive(self._core.start(command, shell=shell, pty=pty, env=env, workdir=workdir, timeout=timeout))
+        )
 
     @hinting
     def run_code(

@@ -162,8 +162,10 @@ def _run(sandbox: Sandbox, job: Job, *, commands: bool) -> _Ended:
     # From standard input: a program may be longer than an argument, and no file of ours is in its workspace.
     command = ["python3", "-"] if job.code is not None else job.command
     assert command is not None  # noqa: S101  # `check_job` has seen to it
+    line = isinstance(command, str)
     done = sandbox.run(
-        command if isinstance(command, str) else list(command),
+        command if line else list(command),
+        shell="sh" if line else None,  # the one that every machine has
         stdin=job.code,
         timeout=job.timeout,
         max_output=_MOST_OUTPUT,

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ...errors import CommandFailed, FileMissing
+from ...errors import CommandFailed, FileMissing, InvalidInput
 from ...sync import Sandbox
 from ...types import Capability
 from ..base import Checks
@@ -32,6 +32,27 @@ class CommandChecks(Checks):
     def test_a_signal_is_told_as_128_and_its_number(self, sandbox: Sandbox) -> None:
         assert sandbox.run("kill -TERM $$").exit_code == 128 + 15
         assert sandbox.run("kill -KILL $$").exit_code == 128 + 9
+
+    @needs(Capability.COMMANDS)
+    def test_text_goes_to_bash_where_there_is_one_and_else_to_sh(self, sandbox: Sandbox) -> None:
+        own = "echo ${BASH_VERSION:+bash}"
+        has_bash = sandbox.run(["/bin/sh", "-c", "test -x /bin/bash"]).success
+        assert sandbox.run(own).stdout == ("bash\n" if has_bash else "\n")
+        assert sandbox.run("echo $0", shell="sh").stdout == "/bin/sh\n"  # noqa: S604  # inside
+        with sandbox.stream(own) as output:
+            assert "".join(chunk.text for chunk in output) == sandbox.start(own).wait().stdout
+        if has_bash:
+            done = sandbox.run("set -o pipefail; [[ a == a ]] && echo {1..3}; source /dev/null; false | true")
+            assert (done.exit_code, done.stdout) == (1, "1 2 3\n")
+
+    @needs(Capability.COMMANDS)
+    def test_a_shell_that_is_not_there_is_127(self, sandbox: Sandbox) -> None:
+        assert sandbox.run("true", shell="no-such-shell").exit_code == 127  # noqa: S604  # inside
+        for wrong in ("", True, 3, "-x"):
+            with pytest.raises(InvalidInput, match="give the name of one"):
+                sandbox.run("true", shell=wrong)  # type: ignore[arg-type]
+        with pytest.raises(InvalidInput, match="a list is a program"):
+            sandbox.run(["true"], shell="sh")  # noqa: S604  # inside
 
     @needs(Capability.COMMANDS)
     def test_a_program_that_is_not_there_is_127(self, sandbox: Sandbox) -> None:
