@@ -24,7 +24,7 @@ from ..engine.steward.storage import Storage
 from ..engine.steward.wall import FILES, StartFailed, Wall
 from . import gvisor_bundle, gvisor_network
 from .gvisor_bundle import Place
-from .gvisor_limits import FULL_MEMORY, Limits
+from .gvisor_limits import FULL_MEMORY, FULL_TASKS, Limits
 
 _PATIENCE, _ANSWER = 60.0, 20.0
 _PIPE = 1 << 20
@@ -319,6 +319,8 @@ class GVisorWall(Wall):
         _, status = os.waitpid(self.guest, 0)
         if self._limits.out_of_memory():
             return f"{FULL_MEMORY}, and the kernel killed it"
+        if self._limits.out_of_tasks():
+            return FULL_TASKS
         if os.WIFSIGNALED(status):
             return f"signal {os.WTERMSIG(status)} ended runsc"
         return f"runsc ended with {os.WEXITSTATUS(status)}: {self._last_words() or 'its guest has ended'}"
