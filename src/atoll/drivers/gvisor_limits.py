@@ -17,8 +17,9 @@ from ..engine.steward.wall import FILES, StartFailed
 
 _OVERHEAD = 192 << 20
 # Tasks of the host that gVisor has of itself, and for a process of the sandbox at least. One that it cannot make ends
-# it with the whole sandbox. `ptrace` keeps, for each process, one more for each of its own threads that has ever run it,
-# and there may be as many of these as processes, and some: what a fork bomb of 48 takes were 400 to 1700.
+# it with the whole sandbox. `ptrace` keeps, for each process, one more for each of its own threads that has ever run
+# it, and there may be as many of these as processes, and some: what one fork bomb of 48 took were 400 to 1700, and ten
+# in a row 3900.
 _TASKS_OWN, _TASKS_EACH, _THREADS_OWN = 512, 24, 64
 # No sandbox takes more than this part of the tasks that the host may have, unless it is allowed that many processes.
 _SHARE_OF_HOST = 4
