@@ -103,6 +103,23 @@ def test_the_best_platform_is_chosen(monkeypatch, tmp_path):
     assert gvisor_runtime.find().platform() == "ptrace"
 
 
+def test_a_kernel_that_would_work_on_files_itself_is_told_not_to_where_it_has_a_source(tmp_path, monkeypatch, boxes):
+    """Only its gofer is among the mounts that hold the rules."""
+    (tmp_path / "source").mkdir()
+    log = tmp_path / "log"
+    program = pretend(tmp_path, monkeypatch, "exit 1")
+    older = program.read_text().replace("#!/bin/sh", f'#!/bin/sh\necho "$@" >> {log}')
+    newer = older.replace("run)", "flags) echo '  -directfs' >&2; exit 0;;\nrun)")
+    source = {"source": tmp_path / "source", "preset": "full-access"}
+    for text, wishes, told in ((newer, source, True), (newer, {}, False), (older, source, False)):
+        program.write_text(text)
+        log.write_text("")
+        with pytest.raises(CreateFailed):
+            Sandbox.create("gvisor", **wishes)
+        assert ("--directfs=false" in log.read_text()) == (told and os.geteuid() == 0)
+        assert " run " in log.read_text()
+
+
 @pytest.mark.parametrize("wish", [{"network": "host"}, {"image": "/"}, {"audit": True}])
 def test_what_it_cannot_honour_is_refused_before_anything_starts(wish, boxes):
     with pytest.raises(Unsupported):

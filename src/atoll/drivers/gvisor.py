@@ -67,6 +67,7 @@ class GVisorDriver(Reviewed, Packaged):
             "runsc": runtime.path,
             "version": runtime.version,
             "platform": runtime.platform(),
+            "reaches_files": runtime.reaches_files,
             "root": root,
             "rootless": rootless,
             "uid": user,

@@ -139,6 +139,7 @@ class GVisorWall(Wall):
             self.job["platform"],
             rootless=self.job["rootless"],
             networked=self.job["network"] == "all",
+            reaches_files=self.job["covered"] and self.job["reaches_files"],
         )
         return [self.job["runsc"], *options, *command]
 
