@@ -144,6 +144,27 @@ def test_rules_hold_in_what_is_made_of_a_sandbox(sandbox, source):
         Snapshots("gvisor").delete(name)
 
 
+def test_other_rules_for_a_snapshot_hold_for_what_was_changed_before(source):
+    name = "stricter-" + os.urandom(4).hex()
+    with Sandbox.create("gvisor", source=source, preset="full-access") as sandbox:
+        sandbox.run("echo more >> open/secret; echo more >> read.txt; echo more >> open/file.txt", check=True)
+        sandbox.snapshot(name)
+    look = "cat read.txt open/file.txt; cat open/secret; echo x > read.txt; rm -f read.txt; cat read.txt"
+    changed = f"{FILES['read.txt']}more\n"
+    try:
+        for _ in range(2):
+            with Sandbox.create("gvisor", snapshot=name, permissions=RULES) as again:
+                assert again.run(look).stdout == f"{changed}{FILES['open/file.txt']}more\n{changed}"
+                again.run("echo mine > open/file.txt", check=True)
+                again.stop()
+                again.resume()
+                assert again.run(look).stdout == f"{changed}mine\n{changed}"
+        with Sandbox.create("gvisor", snapshot=name) as as_it_was:
+            assert as_it_was.run("cat open/secret").stdout == f"{FILES['open/secret']}more\n"
+    finally:
+        Snapshots("gvisor").delete(name)
+
+
 def test_a_twin_knows_what_the_source_was_when_its_parent_began(source):
     with Sandbox.create("gvisor", source=source, preset="full-access") as parent:
         parent.run("echo theirs > read.txt; echo theirs > open/file.txt", check=True)
