@@ -16,7 +16,7 @@ from ..engine import disk, idmap, jail, kernel, layout, places, views
 from ..engine.places import Rules
 from ..engine.removal import remove_tree
 from ..engine.settings import BirthFailed
-from ..engine.steward.covering import covered, new_upper, stage, uppers_in
+from ..engine.steward.covering import covered, forget_rules, layers, new_upper, stage, uppers_in
 from ..engine.steward.wall import FILES, StartFailed
 
 PLACES = ("work", "home", "tmp")
@@ -143,7 +143,7 @@ class Ground:
             try:
                 for name in PLACES:
                     if name == "work" and self._job["source"] is not None:
-                        uppers = uppers_in("t") or [new_upper("t", self._job["uid"])]
+                        uppers = layers("t", self._job["uid"], self.rules)
                         trees[name], self.recipe = self._covered(uppers, self.rules)
                     else:
                         trees[name] = kernel.open_tree(f"t/{name}", recursive=False)
@@ -166,6 +166,7 @@ class Ground:
             device = stack.enter_context(disk.shared(self._image)) if self._job["disk"] else ""
             stack.enter_context(self._aside(device))
             before = [] if afresh else uppers_in("t")
+            forget_rules("t")
             new = new_upper("t", self._job["uid"])
             try:
                 return self._covered([new, *before], rules)

@@ -7,7 +7,6 @@ what it has started see it. gVisor's gofer holds its root open, so it stays as i
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import time
@@ -17,7 +16,7 @@ from typing import Any
 from ..engine import kernel, places
 from ..engine.places import Rules
 from ..engine.removal import remove_tree
-from ..engine.steward.covering import covered, new_upper, stage, uppers_in
+from ..engine.steward.covering import covered, layers, stage, uppers_in
 from ..engine.steward.originals import RECORDS, Recorder
 from ..engine.steward.wall import FILES, StartFailed
 
@@ -29,7 +28,6 @@ VIEW = "view"
 IDLE = "idle"
 """The order that is refused where something runs which a new start would end."""
 _SETTLED, _AFRESH = "settled", "afresh"
-_RULES = "rules"
 
 
 class Source:
@@ -59,7 +57,7 @@ class Source:
         self._take_records()
         os.makedirs(f"{self._box}/{VIEW}", mode=0o700, exist_ok=True)
         with self._aside():
-            uppers = self._layers()
+            uppers = layers("t", self._job["uid"], self._rules)
             # Of the time before, or of the sandbox that these files were copied from.
             remove_tree(f"{os.getcwd()}/t/scratch-{uppers[0]}")
             rules, uid, home = self._rules, self._job["uid"], self._job["home"]
@@ -68,16 +66,6 @@ class Source:
             places.attach({f"{self._box}/{VIEW}": tree})
         finally:
             os.close(tree)
-
-    def _layers(self) -> list[str]:
-        """Those over the source, newest first. What was written under other rules is judged by those that hold now:
-        so it lies below a new one, and not on top."""
-        uppers = uppers_in("t")
-        rules = json.dumps([self._job["permissions"], self._job["ignore"]], sort_keys=True)
-        if not uppers or _read(f"t/{_RULES}") != rules:
-            uppers = [new_upper("t", self._job["uid"]), *uppers]
-        _write(f"t/{_RULES}", rules)
-        return uppers
 
     @contextlib.contextmanager
     def _aside(self) -> Iterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 
 from ...errors import Unsupported
@@ -12,6 +13,9 @@ from ..places import Rules
 from ..settings import Settings
 from ..views import curator, zones
 from .wall import StartFailed
+
+RULES = "rules"
+"""Beside the layers: the rules under which the newest of them is written."""
 
 
 def covered(
@@ -88,6 +92,34 @@ def new_upper(top: str, uid: int) -> str:
     os.mkdir(f"{top}/{name}", 0o755)
     os.chown(f"{top}/{name}", uid, uid)
     return name
+
+
+def layers(top: str, uid: int, rules: Rules | None) -> list[str]:
+    """Those in a directory, newest first, for a workspace that is made now; at least one.
+
+    What was written under other rules is judged by those that hold now: so it lies below a new one, and not on top.
+    """
+    found = uppers_in(top)
+    wanted = json.dumps(rules, sort_keys=True)
+    if not found or _read(f"{top}/{RULES}") != wanted:
+        found = [new_upper(top, uid), *found]
+    with open(f"{top}/{RULES}", "w", encoding="utf-8") as file:
+        file.write(wanted)
+    return found
+
+
+def forget_rules(top: str) -> None:
+    """Nobody may take the newest layer for one that was written under the rules of the last start."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(f"{top}/{RULES}")
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
 
 
 def _settings(home: str) -> Settings:
