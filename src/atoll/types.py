@@ -77,6 +77,7 @@ class Capability(enum.Enum):
     METRICS = "metrics"
     PACKAGES = "packages"
     PERMISSIONS = "permissions"
+    LIVE_RULES = "live_rules"
     REVIEW = "review"
     SNAPSHOT = "snapshot"
     FORK = "fork"

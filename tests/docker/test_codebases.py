@@ -44,3 +44,23 @@ def test_sandboxes_of_a_codebase_share_it_and_an_apply_is_its_next_version(tmp_p
     finally:
         Snapshots("docker").delete(name)
         Codebases().delete(made.id)
+
+
+def test_other_rules_for_a_snapshot_hold_for_what_was_changed_before(tmp_path):
+    (tmp_path / "secret").write_text("TOKEN\n")
+    (tmp_path / "file").write_text("one\n")
+    name = "stricter-" + os.urandom(4).hex()
+    with Sandbox.create("docker", source=tmp_path, preset="full-access") as one:
+        one.run("echo more >> secret; echo more >> file", check=True)
+        one.snapshot(name)
+    try:
+        rules = [("**", "read"), ("secret", "none"), ("/out/**", "write")]
+        with Sandbox.create("docker", snapshot=name, permissions=rules) as again:
+            for _ in range(2):
+                assert again.run("cat secret; echo x >> file; cat file").stdout == "one\nmore\n"
+                again.stop()
+                again.resume()
+        with Sandbox.create("docker", snapshot=name) as as_it_was:
+            assert as_it_was.run("cat secret; echo x >> file; cat file").stdout == "TOKEN\nmore\none\nmore\nx\n"
+    finally:
+        Snapshots("docker").delete(name)

@@ -98,6 +98,22 @@ def test_a_runtime_with_a_kernel_of_its_own_is_asked_for_by_name(monkeypatch):
             assert sandbox.run("wc -c < large").stdout.strip() == str(3 << 20)
 
 
+@needs_docker
+@pytest.mark.skipif(RUNSC is None, reason="needs runsc (apt-get install runsc)")
+def test_rules_hold_behind_a_kernel_that_lets_files_take_the_place_of_others(monkeypatch, tmp_path):
+    for name in ("locked", "free", "hidden"):
+        (tmp_path / name).write_text(f"{name}\n")
+    rules = [("**", "write"), ("/locked", "read"), ("/hidden", "none")]
+    with shared_engine():
+        monkeypatch.setenv("ATOLL_DOCKER_RUNTIME", "runsc")
+        with Sandbox.create("docker", source=tmp_path, permissions=rules) as sandbox:
+            for name, becomes in (("locked", "locked\n"), ("free", "mine\n")):
+                sandbox.run(f"echo mine > mine; mv -f mine {name}")
+                assert sandbox.run(["cat", name]).stdout == becomes
+            assert not sandbox.run("cat hidden").success
+    assert (tmp_path / "free").read_text() == "free\n"
+
+
 AS_USER = """
 import os, pathlib, sys, tempfile
 from atoll import Sandbox, Unsupported

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import stat
 
 import pytest
 
-from atoll import CreateFailed, Sandbox, SandboxGone, Unsupported, WallUnavailable
-from atoll.drivers import gvisor_health, gvisor_runtime
+from atoll import AtollError, CreateFailed, Sandbox, SandboxGone, Unsupported, WallUnavailable
+from atoll.drivers import gvisor_health, gvisor_limits, gvisor_runtime
+from atoll.engine import cgroups
 from atoll.home import state_dir
 from atoll.testing.waiting import eventually
 
@@ -101,6 +103,23 @@ def test_the_best_platform_is_chosen(monkeypatch, tmp_path):
     assert gvisor_runtime.find().platform() == "ptrace"
 
 
+def test_a_kernel_that_would_work_on_files_itself_is_told_not_to_where_it_has_a_source(tmp_path, monkeypatch, boxes):
+    """Only its gofer is among the mounts that hold the rules."""
+    (tmp_path / "source").mkdir()
+    log = tmp_path / "log"
+    program = pretend(tmp_path, monkeypatch, "exit 1")
+    older = program.read_text().replace("#!/bin/sh", f'#!/bin/sh\necho "$@" >> {log}')
+    newer = older.replace("run)", "flags) echo '  -directfs' >&2; exit 0;;\nrun)")
+    source = {"source": tmp_path / "source", "preset": "full-access"}
+    for text, wishes, told in ((newer, source, True), (newer, {}, False), (older, source, False)):
+        program.write_text(text)
+        log.write_text("")
+        with pytest.raises(CreateFailed):
+            Sandbox.create("gvisor", **wishes)
+        assert ("--directfs=false" in log.read_text()) == (told and os.geteuid() == 0)
+        assert " run " in log.read_text()
+
+
 @pytest.mark.parametrize("wish", [{"network": "host"}, {"image": "/"}, {"audit": True}])
 def test_what_it_cannot_honour_is_refused_before_anything_starts(wish, boxes):
     with pytest.raises(Unsupported):
@@ -146,3 +165,43 @@ def test_a_full_disk_is_an_error_of_the_command_and_nobody_else_s(neighbour):
         assert done.stdout == "large\nsmall\n"
         assert "No space left" in done.stderr
     assert neighbour.run("head -c 32M /dev/zero > large; rm large", check=True).success
+
+
+BOMB = "f() { f & f & }; f; while :; do f; done"
+
+
+def answers(sandbox):
+    """Whether it does, as soon as nothing of a bomb is left; one that has ended is an error at once."""
+    try:
+        return sandbox.run("echo usable").stdout == "usable\n"
+    except SandboxGone:
+        raise
+    except AtollError:
+        return False  # it has no process left
+
+
+def test_bombs_one_after_the_other_end_without_the_sandbox(neighbour):
+    """What gVisor needs of the host for each is more than for the last; the fifth was the last one once."""
+    with Sandbox.create("gvisor", resources={"pids": 48}) as sandbox:
+        for _ in range(10):
+            with contextlib.suppress(AtollError):  # the guest may have no process left to answer with
+                sandbox.run(BOMB, timeout=1.0)
+            eventually(lambda: answers(sandbox), "it is usable again")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user's sandboxes need not have a control group")
+def test_who_needs_too_many_tasks_of_the_host_is_ended_and_the_reason_is_told(neighbour):
+    with Sandbox.create("gvisor", resources={"pids": 200}) as sandbox:
+        group = cgroups.Group(cgroups.find(), sandbox.id)
+        assert sandbox.run("for i in 1 2 3 4 5; do sleep 0.1 & done; wait; echo all").stdout == "all\n"
+        group.limit_processes(group.count() + 20)
+        with pytest.raises(SandboxGone, match="more tasks of the host"):
+            sandbox.run("i=0; while [ $i -lt 150 ]; do sleep 60 & i=$((i+1)); done; wait", timeout=60)
+
+
+def test_a_sandbox_takes_no_more_tasks_of_the_host_than_it_needs_nor_a_large_part_of_them():
+    with open("/proc/sys/kernel/pid_max", encoding="ascii") as file:
+        every = int(file.read())
+    assert 4000 <= gvisor_limits.most_tasks(48) <= max(4000, every // 4) + 512
+    assert gvisor_limits.most_tasks(10) < gvisor_limits.most_tasks(48)
+    assert gvisor_limits.most_tasks(every) == every * 24 + 512

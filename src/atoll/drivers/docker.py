@@ -47,6 +47,7 @@ class DockerDriver(CommittedHistory, Reviewed, Packaged):
             Capability.STOP,
             Capability.METRICS,
             Capability.PERMISSIONS,
+            Capability.LIVE_RULES,
             Capability.REVIEW,
             Capability.SNAPSHOT,
             Capability.FORK,

@@ -23,8 +23,8 @@ from ..engine.portable.exporting import Once
 from ..engine.portable.planting import Ground, Planter
 from ..engine.portable.stream import Part
 from ..engine.settings import FIRST_UID, BirthFailed
+from ..engine.steward.originals import RECORDS
 from ..errors import SandboxError
-from .docker_ground import RECORDS
 
 _DISK = "disk"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC

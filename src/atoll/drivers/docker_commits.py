@@ -13,13 +13,13 @@ from typing import Any
 
 from docker.errors import DockerException
 
+from ..engine.steward.originals import RECORDS
 from ..engine.steward.shelf import Draft
 from ..errors import SandboxError
 from ..home import state_dir
 from . import docker_blobs
 from .docker_container import HOME_LABEL, MANIFEST_LABEL, SNAPSHOT_LABEL
 from .docker_engine import Engine
-from .docker_ground import RECORDS
 from .docker_images import sdk
 from .docker_snapshots import check_free, reference, written
 

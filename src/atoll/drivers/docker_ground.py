@@ -13,19 +13,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..engine import disk, idmap, jail, kernel, layout, places, views
-from ..engine.layout import Layout
 from ..engine.places import Rules
 from ..engine.removal import remove_tree
-from ..engine.settings import BirthFailed, Settings
+from ..engine.settings import BirthFailed
+from ..engine.steward.covering import covered, forget_rules, layers, new_upper, stage, uppers_in
 from ..engine.steward.wall import FILES, StartFailed
-from ..engine.views import curator
-from ..errors import Unsupported
 
 PLACES = ("work", "home", "tmp")
 _TOP = "top"
-BASE = "base"
-RECORDS = (BASE, "base.applied", "base.codebase.applied")
-"""Where it is written how the source was, beside the disk; see `review`."""
 _DISK = "disk"
 _RELEASE, _LONG_RELEASE = 2.0, 10.0
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -148,7 +143,7 @@ class Ground:
             try:
                 for name in PLACES:
                     if name == "work" and self._job["source"] is not None:
-                        uppers = uppers_in("t") or [_new_upper("t", self._job["uid"])]
+                        uppers = layers("t", self._job["uid"], self.rules)
                         trees[name], self.recipe = self._covered(uppers, self.rules)
                     else:
                         trees[name] = kernel.open_tree(f"t/{name}", recursive=False)
@@ -171,7 +166,8 @@ class Ground:
             device = stack.enter_context(disk.shared(self._image)) if self._job["disk"] else ""
             stack.enter_context(self._aside(device))
             before = [] if afresh else uppers_in("t")
-            new = _new_upper("t", self._job["uid"])
+            forget_rules("t")
+            new = new_upper("t", self._job["uid"])
             try:
                 return self._covered([new, *before], rules)
             except BaseException:
@@ -190,7 +186,7 @@ class Ground:
         """Among mounts that nobody else sees, in a directory where the disk is mounted as `t`."""
         uid = self._job["uid"]
         with places.aside():
-            os.chdir(_stage(self._box))
+            stage(place(self._box, "stage"))
             try:
                 os.mkdir("t")
                 if device:
@@ -207,38 +203,8 @@ class Ground:
                 os.chdir("/")
 
     def _covered(self, uppers: list[str], rules: Rules | None) -> tuple[int, str | None]:
-        """The workspace as a detached mount, the source below these layers; and the recipe. Only for who is aside."""
-        source, uid = self._job["source"], self._job["uid"]
-        lowers = [f"t/{name}" for name in uppers[1:]]
-        upper, scratch = f"t/{uppers[0]}", f"t/scratch-{uppers[0]}"
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(scratch, 0o700)
-        os.mkdir("m")
-        if rules is None:
-            os.mkdir("s")
-            tree = idmap.mapped_source(source, uid)
-            kernel.move_mount(tree, "s")
-            os.close(tree)
-            places.overlay([*lowers, "s"], upper, scratch, "m", rootless=False)
-            return kernel.open_tree("m", recursive=False), None
-        try:
-            view = self._view(source, lowers, rules)
-            try:
-                views.mount(view, source=source, lowers=lowers, upper=upper, work=scratch, target="m", uid=uid)
-            finally:
-                view.close()
-        except Unsupported as error:
-            raise StartFailed(str(error), "unsupported", error.hint) from None
-        return kernel.open_tree("m", recursive=True), view.recipe
-
-    def _view(self, source: str, lowers: list[str], rules: Rules) -> views.View:
-        if not lowers:
-            return curator.obtain(_settings(self._job["home"]), source, rules.rules(), rules.ignore)
-        os.mkdir("merged")
-        views.merge(source=source, lowers=lowers, target="merged", rootless=False, uid=self._job["uid"])
-        tree = views.compile_tree("merged", rules.matcher(), rules.ignores())
-        kernel.umount("merged")
-        return views.prepare(tree, recipe="A", covers=len(lowers))
+        uid, home, pinned = self._job["uid"], self._job["home"], self._job["attached"]
+        return covered(self._job["source"], uppers, rules, uid=uid, home=home, pinned=pinned)
 
 
 def _show_as(uid: int) -> None:
@@ -265,41 +231,3 @@ def lift(box: str) -> None:
         with contextlib.suppress(OSError):
             while True:
                 kernel.umount(place(box, name), kernel.MNT_DETACH)
-
-
-def check(source: str | None, rules: Rules | None) -> None:
-    """Raises Unsupported: this kernel shows no rules."""
-    if source is not None and rules is not None and not views.can_overlay(rootless=False):
-        raise Unsupported(
-            "Path permissions need overlayfs, which this host does not let atoll mount.", hint=views.WITHOUT_RULES
-        )
-
-
-def _stage(box: str) -> str:
-    """A directory to mount things in; only for who is aside."""
-    path = place(box, "stage")
-    os.makedirs(path, mode=0o700, exist_ok=True)
-    kernel.mount("stage", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=700,size=1m")
-    return path
-
-
-def uppers_in(top: str) -> list[str]:
-    """The layers over a source that are in a directory, by name, newest first."""
-    names = [name for name in os.listdir(top) if name.startswith("upper-")]
-    return sorted(names, key=lambda name: int(name.rpartition("-")[2]), reverse=True)
-
-
-def _new_upper(top: str, uid: int) -> str:
-    found = uppers_in(top)
-    name = f"upper-{int(found[0].rpartition('-')[2]) + 1 if found else 0}"
-    os.mkdir(f"{top}/{name}", 0o755)
-    os.chown(f"{top}/{name}", uid, uid)
-    return name
-
-
-def _settings(home: str) -> Settings:
-    """As far as a curator of views needs them, whom walls share."""
-    where = Layout(home)
-    where.make()
-    return Settings(where, rootless=False, hierarchy=None, landlock=0, filter_code=b"", template="", python="",
-        python_path=(), resolver="", has_loop=True, recipe="A")  # fmt: skip

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from ..codebases.standing import Standing, pinned
 from ..driver import Register
 from ..engine import disk
 from ..engine.limits import DEFAULT_DISK
@@ -24,7 +24,7 @@ _INSIDE = ".atoll"
 _CLEAN_UP = 600.0
 
 
-class CommittedHistory(CopiedHistory, Pooled):
+class CommittedHistory(CopiedHistory, Standing, Pooled):
     """Part of `DockerDriver`. The files are copied while the sandbox stands still, and made an image of afterwards."""
 
     async def create(self, spec: Spec, register: Register, resume: Handle | None = None) -> Handle:
@@ -37,25 +37,6 @@ class CommittedHistory(CopiedHistory, Pooled):
             begin = {"files": files, "uid": owner, "codebase": manifest.get("codebase")}
             return await self._make(spec, register, None, begin)
 
-    async def _make(
-        self,
-        spec: Spec,
-        register: Register | None,
-        resume: Handle | None = None,
-        begin: Mapping[str, Any] | None = None,
-        more: Mapping[str, Any] = MappingProxyType({}),
-    ) -> Handle:
-        """With the version of a codebase that it stands on kept for it, if it stands on one."""
-        if spec.codebase is None:
-            return await super()._make(spec, register, resume, begin, more)
-        from ..codebases import uses
-
-        known = resume.data.get("codebase") if resume is not None else (begin or {}).get("codebase")
-        with uses.used(spec.codebase, known) as version:
-            placed = spec._replace(source=version.tree)
-            pinning = None if register is None else _pinning(register)
-            return await super()._make(placed, pinning, resume, begin, {**more, "codebase": version.data()})
-
     async def fork(
         self, handle: Handle, spec: Spec, count: int, register: Register, *, wait: float, force: bool
     ) -> list[Handle]:
@@ -64,20 +45,13 @@ class CommittedHistory(CopiedHistory, Pooled):
             begin = {**handle.data, "files": draft.files}
             return [await self._make(twin, register, None, begin) for _ in range(count)]
 
-    async def destroy(self, handle: Handle) -> None:
-        await super().destroy(handle)
-        if handle.data.get("codebase"):
-            from ..codebases import uses
-
-            uses.unpin(handle.data, handle.id)
-
     async def snapshot(self, handle: Handle, name: str, facts: Mapping[str, Any], *, force: bool) -> Mapping[str, Any]:
         engine = Engine(str(handle.data["engine"]))
         await self.io.in_thread(lambda: docker_snapshots.check_free(engine, name))
         async with self._copied(handle, force=force) as (draft, _):
             # Who may look at images is not who may know what is in a sandbox's environment.
             manifest = {**facts, "name": name, "spec": {**facts["spec"], "env": {}}}
-            with _pinned(handle, manifest):
+            with pinned(handle, manifest):
                 await self.io.in_thread(lambda: _commit(engine, draft, handle, manifest))
         return await self.io.in_thread(lambda: docker_snapshots.find(engine, name))
 
@@ -111,40 +85,6 @@ class CommittedHistory(CopiedHistory, Pooled):
         finally:
             with self.io.shield(_CLEAN_UP):
                 await self.io.in_thread(draft.close)
-
-
-def _pinning(register: Register) -> Register:
-    """Whoever is written down has its version of a codebase kept, until it is destroyed."""
-    from ..codebases import uses
-
-    def pin_and_register(handle: Handle) -> None:
-        uses.pin(handle.data, handle.id)
-        try:
-            register(handle)
-        except BaseException:
-            uses.unpin(handle.data, handle.id)
-            raise
-
-    return pin_and_register
-
-
-@contextlib.contextmanager
-def _pinned(handle: Handle, manifest: dict[str, Any]) -> Iterator[None]:
-    """Have the version of a codebase that a snapshot stands on kept for it, if it is made."""
-    if not handle.data.get("codebase"):
-        yield
-        return
-    from ..codebases import uses
-
-    # Each try has a pin of its own: another one may have the name.
-    pin = f"snapshot-{manifest['name']}.{os.urandom(4).hex()}"
-    manifest |= {"codebase": handle.data["codebase"], "pin": pin}
-    uses.pin(handle.data, pin)
-    try:
-        yield
-    except BaseException:
-        uses.unpin(handle.data, pin)
-        raise
 
 
 def _commit(engine: Engine, draft: Draft, handle: Handle, manifest: dict[str, Any]) -> None:

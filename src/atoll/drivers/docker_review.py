@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
-from ..driver import Staged
-from ..engine.steward.client import StewardDriver
+from ..engine.steward.staged import Stages
 from ..types import Handle, Permissions
-from .docker_sources import DISCARD, RULES, STAGE
+from .docker_sources import DISCARD, RULES
 
-# How long a review waits until it is written down how the source was at first: without that it must be more careful.
-_RECORDING, _LOOK = 3.0, 0.01
-_MOST_LAYERS = 200
 _BUILDING = 600.0
 
 
-class Reviewed(StewardDriver):
+class Reviewed(Stages):
     """Part of `DockerDriver`."""
-
-    async def stage(self, handle: Handle) -> Staged:
-        until = time.monotonic() + _RECORDING
-        while True:
-            patient = time.monotonic() < until
-            answer, fds = await self._ask(handle, {"op": STAGE, "patient": patient}, fds=_MOST_LAYERS)
-            if fds:
-                return Staged(fds[0], tuple(fds[1:]), answer["source"], answer["base"])
-            await self.io.sleep(_LOOK)
 
     async def discard(self, handle: Handle, *, force: bool) -> None:
         await self._ask(handle, {"op": DISCARD, "force": force}, _BUILDING)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,13 +10,14 @@ from typing import Any
 from ..engine import jail
 from ..engine.errands import in_child
 from ..engine.places import Rules
+from ..engine.steward.originals import Recorder
+from ..engine.steward.staged import NO_SOURCE, STAGE
 from ..engine.steward.wall import FILES, StartFailed, Waiting
 from . import docker_relaying
-from .docker_ground import BASE, RECORDS, Ground
+from .docker_ground import Ground
 
-STAGE, DISCARD, RULES = "stage", "discard", "rules"
+DISCARD, RULES = "discard", "rules"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_NO_SOURCE = "This sandbox was made without a source, so there is nothing to compare its files with."
 
 Answer = tuple[dict[str, Any], Sequence[int]]
 
@@ -28,16 +27,15 @@ class Sourced:
 
     def __init__(self, box: str, job: Mapping[str, Any], ground: Ground | None, wait: Waiting) -> None:
         self._wait = wait
-        self._box = box
         self._job = job
         self._ground = ground
-        self._recorder = 0
+        self._recorder = None if job["source"] is None else Recorder(f"{box}/{FILES}", job["source"])
         self.first = 0
 
     def obey(self, request: Mapping[str, Any]) -> Answer:
         """Raises StartFailed, OSError."""
         if self._job["source"] is None:
-            raise StartFailed(_NO_SOURCE, "invalid_input")
+            raise StartFailed(NO_SOURCE, "invalid_input")
         if self._ground is None:
             raise StartFailed("Changes to a source can be told only where root has made the sandbox.", "unsupported")
         if not self.first:
@@ -54,12 +52,13 @@ class Sourced:
         return {"view": self._ground.recipe}, ()
 
     def _stage(self, ground: Ground, *, patient: bool) -> Answer:
-        if patient and self._is_recording():
+        assert self._recorder is not None  # noqa: S101  # it has a source
+        if patient and self._recorder.is_busy():
             return {}, ()
         with jail.inside(self.first):
             found = [os.open(self._job["workdir"], _FOLDER)]
         found += [os.open(f"/proc/self/fd/{ground.top}/{name}", _FOLDER) for name in ground.uppers()]
-        return {"source": self._job["source"], "base": f"{self._box}/{FILES}/{BASE}"}, found
+        return {"source": self._job["source"], "base": self._recorder.base}, found
 
     def _exchange(self, ground: Ground, rules: Rules | None, *, afresh: bool, force: bool) -> None:
         before = ground.uppers()
@@ -89,35 +88,10 @@ class Sourced:
 
     def record(self, since: float, *, anew: bool = False) -> None:
         """Have written down, in the background, how the source was when the sandbox began to see it, unless it was."""
-        path = f"{self._box}/{FILES}/{BASE}"
-        if anew:
-            self.end()
-            for name in RECORDS:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(f"{self._box}/{FILES}/{name}")
-        if self._job["source"] is None or self._ground is None or os.path.exists(path):
-            return
-        self._recorder = os.fork()
-        if self._recorder == 0:
-            try:
-                from .. import review
-
-                os.nice(15)
-                os.closerange(3, 1 << 16)
-                rules = self._ground.rules
-                matcher, ignores = (rules.matcher(), rules.ignores()) if rules else (None, None)
-                review.record_base(str(self._job["source"]), path, matcher, ignores, int(since * 1e9))
-            finally:
-                os._exit(0)
+        if self._recorder is not None and self._ground is not None:
+            self._recorder.record(since, self._ground.rules, anew=anew)
 
     def end(self) -> None:
         """Stop writing it down."""
-        if self._is_recording():
-            os.kill(self._recorder, signal.SIGKILL)
-            os.waitpid(self._recorder, 0)
-        self._recorder = 0
-
-    def _is_recording(self) -> bool:
-        if self._recorder and os.waitpid(self._recorder, os.WNOHANG) != (0, 0):
-            self._recorder = 0
-        return bool(self._recorder)
+        if self._recorder is not None:
+            self._recorder.end()

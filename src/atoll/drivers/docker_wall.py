@@ -14,6 +14,7 @@ from typing import Any
 from ..engine import holders, inspection, kernel, layout, messages, usage
 from ..engine.settings import BirthFailed, started_at
 from ..engine.steward.lent import Lent
+from ..engine.steward.staged import STAGE
 from ..engine.steward.wall import FILES, Readable, StartFailed, Wall
 from . import docker_attach
 from .docker_container import LINE, name_of, showing
@@ -22,7 +23,7 @@ from .docker_entry import GATE
 from .docker_ground import Ground
 from .docker_networks import close, separate
 from .docker_orphans import sweep_now_and_then
-from .docker_sources import DISCARD, RULES, STAGE, Sourced
+from .docker_sources import DISCARD, RULES, Sourced
 
 _BIRTH, _LOOK = 60.0, 0.25
 # How long the engine may take to say what became of a container that has ended, and to remove one.

@@ -8,7 +8,6 @@ from typing import Any
 from ..engine import disk, layout, orders, roottree, threshold
 from ..engine.launch import cloudpickle_directory
 from ..engine.limits import DEFAULT_DISK
-from ..engine.steward.history import CopiedHistory
 from ..engine.steward.lines import guest_command
 from ..engine.steward.wall import FILES
 from ..errors import Unsupported
@@ -16,11 +15,13 @@ from ..home import state_dir
 from ..packages.shown import Packaged
 from ..types import Capability, Handle, Layer, Spec
 from . import gvisor_runtime
+from .gvisor_review import Reviewed
+from .gvisor_source import VIEW
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-class GVisorDriver(CopiedHistory, Packaged):
+class GVisorDriver(Reviewed, Packaged):
     name = "gvisor"
     summary = "a kernel of its own for each sandbox: gVisor's runsc on this machine"
     isolation = "kernel"
@@ -40,6 +41,8 @@ class GVisorDriver(CopiedHistory, Packaged):
             Capability.PAUSE,
             Capability.STOP,
             Capability.METRICS,
+            Capability.PERMISSIONS,
+            Capability.REVIEW,
             Capability.SNAPSHOT,
             Capability.FORK,
         }
@@ -51,10 +54,12 @@ class GVisorDriver(CopiedHistory, Packaged):
         _refuse(spec)
         orders.check_workdir(spec.workdir)
         home = state_dir()
-        source = orders.source_directory(spec.source, home) if spec.source else None
+        # The tree of a codebase is atoll's own, and nobody else's.
+        source = spec.source if spec.source is None or spec.codebase else orders.source_directory(spec.source, home)
         runtime = gvisor_runtime.cached(home)
         rootless = threshold.is_rootless()
         user = 0 if rootless else layout.USER
+        covered = source is not None and not rootless and _can_cover(spec)
         root = roottree.with_busybox(home) if runtime.needs_busybox else roottree.build(home)
         limits = spec.resources
         command = guest_command(roottree.PYTHON, roottree.GUEST, ("--stream-fds", "0,1"), _config(spec), "begin.py")
@@ -62,14 +67,19 @@ class GVisorDriver(CopiedHistory, Packaged):
             "runsc": runtime.path,
             "version": runtime.version,
             "platform": runtime.platform(),
+            "reaches_files": runtime.reaches_files,
             "root": root,
             "rootless": rootless,
             "uid": user,
             "workdir": spec.workdir,
             "network": spec.network,
-            # A snapshot has its own workspace.
-            "source": source if spec.snapshot is None else None,
-            "places": _places(spec, box),
+            # A snapshot of a copy is a copy.
+            "source": source if covered or spec.snapshot is None else None,
+            "covered": covered,
+            "permissions": orders.rules(spec.permissions),
+            "ignore": list(spec.ignore),
+            "home": home,
+            "places": _places(spec, box, covered=covered),
             "command": [*command, "--descend", f"{layout.USER},{layout.GROUP},{limits.pids},{rootless:d}"],
             "env": _environment(spec),
             "memory": limits.memory,
@@ -130,9 +140,30 @@ def _config(spec: Spec) -> dict[str, Any]:
     }
 
 
-def _places(spec: Spec, box: str) -> list[tuple[str, str, bool]]:
-    files = f"{box}/{FILES}"
-    found = [(f"{files}/{name}", target, True) for name, target in layout.targets(spec.workdir).items()]
+def _can_cover(spec: Spec) -> bool:
+    """Whether the workspace is the source with a layer over it here, and not a copy.
+
+    Raises:
+        Unsupported: nothing else would do.
+    """
+    from ..engine import views
+
+    if views.can_overlay(rootless=False):
+        return True
+    if spec.permissions is None and not spec.ignore and spec.codebase is None:
+        return False
+    raise Unsupported(
+        "Path permissions and codebases need overlayfs, which this host does not let atoll mount.",
+        hint=views.WITHOUT_RULES,
+    )
+
+
+def _places(spec: Spec, box: str, *, covered: bool) -> list[tuple[str, str, bool]]:
+    targets = layout.targets(spec.workdir)
+    found = [(f"{box}/{FILES}/{name}", target, True) for name, target in targets.items()]
+    if covered:
+        own = f"{box}/{FILES}/work"
+        found = [(f"{box}/{VIEW}" if place == own else place, inside, shown) for place, inside, shown in found]
     if site := roottree.site_packages():
         found.append((site, roottree.SITE_PACKAGES, False))
     return found
@@ -151,6 +182,12 @@ def _refuse(spec: Spec) -> None:
                 f"The gvisor driver cannot honour {wish}.",
                 hint="Leave it out, or use another driver; `atoll providers` lists them.",
             )
+    if threshold.is_rootless() and (spec.permissions is not None or spec.ignore or spec.codebase):
+        raise Unsupported(
+            "Path permissions and codebases behind gVisor need root.",
+            hint='Run as root, use the jail, or say preset="full-access" (--preset full-access) to show all of a copy '
+            "of the source.",
+        )
     if spec.network == "all" and threshold.is_rootless():
         raise Unsupported(
             'network="all" on gVisor needs root: gVisor sends past the rules that an ordinary user can make.',

@@ -67,13 +67,20 @@ def config(
     }
 
 
-def arguments(state: str, platform: str, *, rootless: bool, networked: bool = False) -> list[str]:
-    """The options of every call of `runsc` for one sandbox, whose state is in a directory of its own."""
+def arguments(
+    state: str, platform: str, *, rootless: bool, networked: bool = False, reaches_files: bool = False
+) -> list[str]:
+    """The options of every call of `runsc` for one sandbox, whose state is in a directory of its own.
+
+    A kernel that `reaches_files` by itself is told to leave that to its gofer: only there the host knows what is
+    mounted on a file, and keeps it from being replaced.
+    """
     return [
         f"--root={state}",
         f"--platform={platform}",
         f"--network={'sandbox' if networked else 'none'}",
         "--host-uds=none",
         "--ignore-cgroups",
+        *(["--directfs=false"] if reaches_files else []),
         *(["--rootless"] if rootless else []),
     ]

@@ -16,13 +16,20 @@ from ..engine.steward import tree
 from ..engine.steward.wall import FILES, StartFailed
 
 _OVERHEAD = 192 << 20
-# Threads of the host that gVisor has for a process of the sandbox, and for itself.
-_TASKS_EACH, _TASKS_OWN = 24, 512
+# Tasks of the host that gVisor has of itself, and for a process of the sandbox at least. One that it cannot make ends
+# it with the whole sandbox. `ptrace` keeps, for each process, one more for each of its own threads that has ever run
+# it, and there may be as many of these as processes, and some: what one fork bomb of 48 took were 400 to 1700, and ten
+# in a row 3900.
+_TASKS_OWN, _TASKS_EACH, _THREADS_OWN = 512, 24, 64
+# No sandbox takes more than this part of the tasks that the host may have, unless it is allowed that many processes.
+_SHARE_OF_HOST = 4
+_MOST_OF_HOST = ("/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max")
 _LOOK = 0.5
 _DISK_LOOKS = 4
 _DISK_SLACK = 32 << 20
 _HINT = "Run as root, or delegate a control group with memory, pids and cpu to this user."
 FULL_MEMORY, FULL_DISK = "its memory was full", "its disk was full"
+FULL_TASKS = "gVisor needed more tasks of the host than its sandbox may have, for too many processes at once"
 
 
 class Limits:
@@ -68,7 +75,7 @@ class Limits:
         """Make the group. Raises OSError."""
         if self.group is not None:
             self.group.make()
-            self.group.limit(self._most_memory, self._job["pids"] * _TASKS_EACH + _TASKS_OWN, None)
+            self.group.limit(self._most_memory, most_tasks(self._job["pids"]), None)
 
     def enter(self) -> None:
         """Put this process under the limits."""
@@ -120,6 +127,10 @@ class Limits:
             words = [line.split() for line in file]
         return any(each[0] == "oom_kill" and int(each[1]) > 0 for each in words if len(each) == 2)
 
+    def out_of_tasks(self) -> bool:
+        """Whether the kernel has refused it a task."""
+        return self.group is not None and self.group.has_refused_tasks()
+
     def end(self) -> None:
         """Kill who is in the group, and remove it. Raises OSError."""
         if self.group is not None:
@@ -129,3 +140,15 @@ class Limits:
         """Everybody in it is dead. Raises OSError."""
         if self.group is not None:
             self.group.remove()
+
+
+def most_tasks(processes: int) -> int:
+    """How many tasks of the host a sandbox may have that may have so many processes."""
+    least = processes * _TASKS_EACH
+    share = min(map(_number_in, _MOST_OF_HOST)) // _SHARE_OF_HOST
+    return _TASKS_OWN + min(processes * max(_TASKS_EACH, processes + _THREADS_OWN), max(least, share))
+
+
+def _number_in(path: str) -> int:
+    with open(path, encoding="ascii") as file:
+        return int(file.read())

@@ -24,12 +24,18 @@ _PATIENCE = 30
 
 
 class Runtime(NamedTuple):
-    """A `runsc`. `date` is that of its version, 0 where the version tells none."""
+    """A `runsc`.
+
+    Args:
+        date: that of its version, 0 where the version tells none.
+        reaches_files: whether its kernel would work on files of the host itself, rather than to ask its gofer.
+    """
 
     path: str
     version: str
     date: int
     platforms: tuple[str, ...]
+    reaches_files: bool
 
     @property
     def needs_busybox(self) -> bool:
@@ -68,7 +74,7 @@ def find() -> Runtime:
     date = _date(version)
     if 0 < date < OLDEST:
         raise WallUnavailable(f"{path} is gVisor {version}, which is too old: {OLDEST} is needed.", hint=_NEWER)
-    return Runtime(path, version, date, _platforms(path))
+    return Runtime(path, version, date, _platforms(path), "-directfs" in _ask(path, "flags").split())
 
 
 def cached(home: str) -> Runtime:
@@ -85,7 +91,7 @@ def cached(home: str) -> Runtime:
     try:
         with open(note, encoding="utf-8") as file:
             told = json.load(file)
-            return Runtime(path, told["version"], told["date"], tuple(told["platforms"]))
+            return Runtime(path, told["version"], told["date"], tuple(told["platforms"]), bool(told["reaches_files"]))
     except (OSError, ValueError, KeyError, TypeError):
         runtime = find()
     os.makedirs(os.path.dirname(note), mode=0o700, exist_ok=True)
@@ -125,7 +131,7 @@ def _ask(path: str, *arguments: str) -> str:
         raise WallUnavailable(f"{path} cannot be run: {error}.", hint=f"Run: {FIX}") from error
     if done.returncode != 0:
         raise WallUnavailable(f"{path} does not work: {done.stderr.strip()[:500]}", hint=f"Run: {FIX}")
-    return done.stdout
+    return done.stdout or done.stderr  # its flags are told on the latter
 
 
 def _has_kvm() -> bool:

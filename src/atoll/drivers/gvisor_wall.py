@@ -9,7 +9,7 @@ import select
 import signal
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from ..engine import kernel, messages, network, roottree, usage
@@ -20,11 +20,12 @@ from ..engine.removal import remove_tree
 from ..engine.steward import asking, tree
 from ..engine.steward.lent import Lent
 from ..engine.steward.lines import switchboard
+from ..engine.steward.staged import NO_SOURCE, STAGE
 from ..engine.steward.storage import Storage
 from ..engine.steward.wall import FILES, StartFailed, Wall
-from . import gvisor_bundle, gvisor_network
+from . import gvisor_bundle, gvisor_network, gvisor_source
 from .gvisor_bundle import Place
-from .gvisor_limits import FULL_MEMORY, Limits
+from .gvisor_limits import FULL_MEMORY, FULL_TASKS, Limits
 
 _PATIENCE, _ANSWER = 60.0, 20.0
 _PIPE = 1 << 20
@@ -41,6 +42,8 @@ _MOST_WRITERS = 16
 class GVisorWall(Wall):
     """The job is what `GVisorDriver.prepare` gives."""
 
+    orders = frozenset((STAGE, gvisor_source.IDLE))
+
     def __init__(self, box: str, job: Mapping[str, Any]) -> None:
         super().__init__(box, job)
         tree.adopt_orphans()
@@ -56,11 +59,14 @@ class GVisorWall(Wall):
         size = job["disk"] if job["kernel_disk"] else None
         self._network = -1
         self._storage = None if job["rootless"] else Storage(box, size, job["disks"])
+        self._source = gvisor_source.Source(box, job) if job["covered"] else None
 
     def start(self) -> socket.socket:
         self._limits.begin()
         if self._storage is not None:
             self._storage.open()
+        if self._source is not None:
+            self._source.open()
         self._furnish()
         if self.job["network"] == "all":
             self._network = gvisor_network.make(self._name, self.box)
@@ -70,8 +76,12 @@ class GVisorWall(Wall):
         self._await_guest(control)
         self._control = control
         self._limits.slow_down()
+        view = None
+        if self._source is not None:
+            self._source.record()
+            view = self._source.recipe
         self.facts = {"limits": self._limits.enforcement, "walls": self._walls(), "uid": self.job["uid"]}
-        self.facts["environment"] = self._lent.key
+        self.facts |= {"environment": self._lent.key, "codebase": self.job.get("codebase"), "view": view}
         return control
 
     def _furnish(self) -> None:
@@ -129,8 +139,27 @@ class GVisorWall(Wall):
             self.job["platform"],
             rootless=self.job["rootless"],
             networked=self.job["network"] == "all",
+            reaches_files=self.job["covered"] and self.job["reaches_files"],
         )
         return [self.job["runsc"], *options, *command]
+
+    def obey(self, request: Mapping[str, Any]) -> tuple[dict[str, Any], Sequence[int]]:
+        if self.job["source"] is None:
+            raise StartFailed(NO_SOURCE, "invalid_input")
+        if self._source is None:
+            raise StartFailed(
+                "Changes to a source can be told behind gVisor only where root has made the sandbox, on a host that "
+                "has overlayfs: this one has a copy.",
+                "unsupported",
+            )
+        if request["op"] == STAGE:
+            return self._source.staged(patient=bool(request.get("patient")))
+        gvisor_source.check_idle(self._processes(), force=bool(request["force"]))
+        return {}, ()
+
+    def settle(self) -> None:
+        if self._source is not None:
+            self._source.settle()
 
     def _run(self) -> tuple[int, int]:
         """Start it; gives the ends of the two pipes to the guest."""
@@ -200,6 +229,8 @@ class GVisorWall(Wall):
             with contextlib.suppress(OSError):  # the dying go on dying
                 self._limits.group.freeze(False)
         self._frozen = False
+        if self._source is not None:
+            self._source.end()
         self._limits.end()
         tree.kill_all(os.getpid())
         self._limits.remove()
@@ -208,6 +239,8 @@ class GVisorWall(Wall):
             os.close(self._network)
             self._network = -1
         network.forget(self._name, self.box)
+        if self._source is not None:
+            self._source.close()
         if self._storage is not None:
             self._storage.close()
 
@@ -319,6 +352,8 @@ class GVisorWall(Wall):
         _, status = os.waitpid(self.guest, 0)
         if self._limits.out_of_memory():
             return f"{FULL_MEMORY}, and the kernel killed it"
+        if self._limits.out_of_tasks():
+            return FULL_TASKS
         if os.WIFSIGNALED(status):
             return f"signal {os.WTERMSIG(status)} ended runsc"
         return f"runsc ended with {os.WEXITSTATUS(status)}: {self._last_words() or 'its guest has ended'}"

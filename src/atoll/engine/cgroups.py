@@ -213,6 +213,14 @@ class Group:
         """How many tasks, threads too, are in it."""
         return int(_read(f"{self._path('pids')}/pids.current"))
 
+    def has_refused_tasks(self) -> bool:
+        """Whether somebody in it could not make a task for the limit on these, as far as the kernel tells."""
+        try:
+            told = _read(f"{self._path('pids')}/pids.events").split()
+        except OSError:
+            return False
+        return told[:1] == ["max"] and told[1] != "0"
+
     def processes(self) -> list[str]:
         """The pids in it, as this process sees them."""
         return _read(f"{self._path('pids')}/cgroup.procs").split()

@@ -28,7 +28,8 @@ class CopiedHistory(StewardDriver):
         if spec.snapshot is None or resume is not None:
             return await super().create(spec, register, resume)
         with self._shelf().used(spec.snapshot) as (files, manifest):
-            return await self._make(spec, register, None, {"files": files, "uid": manifest.get("uid")})
+            begin = {"files": files, "uid": manifest.get("uid"), "codebase": manifest.get("codebase")}
+            return await self._make(spec, register, None, begin)
 
     async def snapshot(self, handle: Handle, name: str, facts: Mapping[str, Any], *, force: bool) -> Mapping[str, Any]:
         shelf = self._shelf()

@@ -31,10 +31,10 @@ class View(NamedTuple):
             it is for one sandbox only.
         mode, owned: of the root, which overlayfs takes from the upper layer.
         covers: so many layers, the oldest, are below the mask: they give content and no names.
-        zones: see `zones`; not for recipe A.
+        zones: see `zones`; with recipe A only where a kernel in user space is not to be trusted with owners alone.
         writable: the directories in which the sandbox may make files, topmost ones only; see `writable_places`.
-        unenforced: paths whose level is not enforced. They are links, not in recipe A: a link that may not be changed,
-            in a directory that may, can be replaced. The review gate refuses it all the same.
+        unenforced: paths whose level is not enforced. They are links, and only where there are zones: a link that may
+            not be changed, in a directory that may, can be replaced. The review gate refuses it all the same.
         farm: a directory that serves as the mask and has the content, too: the source is not needed; see `farm`.
     """
 

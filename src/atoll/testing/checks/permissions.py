@@ -117,7 +117,7 @@ class PermissionChecks(Checks):
         assert sandbox.explain("/workspace/secrets/deep/key").level == "none"
         assert sandbox.explain("open/x").level == "write"
 
-    @needs(Capability.COMMANDS, Capability.PERMISSIONS)
+    @needs(Capability.COMMANDS, Capability.PERMISSIONS, Capability.LIVE_RULES)
     def test_rules_are_exchanged_while_it_runs(self, make: Make, source: pathlib.Path) -> None:
         sandbox = self.over(make, source)
         sandbox.run_code("import os; os.chdir('open'); kept = 1")
@@ -132,6 +132,18 @@ class PermissionChecks(Checks):
         now = sandbox.refresh().spec.permissions
         assert now is not None
         assert now.rules == (PathRule("/open/**", "write"),)
+
+    @needs(Capability.COMMANDS, Capability.PERMISSIONS)
+    @lacking(Capability.LIVE_RULES)
+    def test_rules_that_cannot_be_exchanged_stay(self, make: Make, source: pathlib.Path) -> None:
+        sandbox = self.over(make, source)
+        before = sandbox.refresh().spec.permissions
+        with pytest.raises(Unsupported):
+            sandbox.set_permissions("full-access")
+        assert sandbox.refresh().spec.permissions == before
+        assert not sandbox.run("cat .env.local; cat secrets/deep/key").stdout
+        assert not sandbox.run("echo x > read.txt").success
+        assert sandbox.run("cat read.txt; echo x > open/new && cat open/new").stdout == "read me\nx\n"
 
     @needs(Capability.COMMANDS, Capability.PERMISSIONS)
     def test_what_is_ignored_is_not_there(self, make: Make, source: pathlib.Path) -> None:
