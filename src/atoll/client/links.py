@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..driver import Driver
 from ..errors import AtollError, Busy, ProtocolError, SandboxGone, Unresponsive
+from ..policy.offers import check_operation
 from ..types import Completed, Handle, Info, Status
 from ..wire.frames import MAX_OPEN, MAX_PAYLOAD
 from .link import Broken, Ended, Link
@@ -87,6 +88,8 @@ class Links:
             from .lane import too_long
 
             raise too_long(len(message))
+        driver = self._seat.driver
+        check_operation(driver.name, await driver.offers(), request)
         operation = Operation(await self._take(), self._give_back, self._explain, quiet, deadline)
         await operation.start(message, data, eof=eof)
         return operation
@@ -119,14 +122,16 @@ class Links:
         async with await self.open({"op": op, **arguments}, quiet=quiet) as operation:
             return await operation.end()
 
-    def hint(self, request: dict[str, Any]) -> Callable[[Completed, str], str | None]:
+    async def hint(self, request: dict[str, Any]) -> Callable[[Completed, str], str | None]:
         """What says why a command that was asked for so has failed, from how it ended and the end of its output."""
+
+        offers = await self._seat.driver.offers()
 
         def look(completed: Completed, tail: str) -> str | None:
             from .reasons import hint_for
 
             info = self._seat.info
-            return None if info is None else hint_for(self._seat.driver, info.spec, request, completed, tail)
+            return None if info is None else hint_for(offers, info.spec, request, completed, tail)
 
         return look
 

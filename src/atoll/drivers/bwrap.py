@@ -12,7 +12,6 @@ from ..engine import orders
 from ..engine.launch import cloudpickle_directory
 from ..engine.layout import Layout
 from ..engine.steward.client import StewardDriver
-from ..errors import Unsupported
 from ..home import state_dir
 from ..types import Capability, Handle, Layer, Spec
 from . import bwrap_binary
@@ -22,7 +21,7 @@ class BwrapDriver(StewardDriver, LayeredHistory):
     name = "bwrap"
     summary = "bubblewrap on this machine: namespaces, seccomp and Landlock around the same guest as the jail's"
     isolation = "container"
-    capabilities = frozenset(Capability) - {Capability.IMAGE}
+    capabilities = frozenset(Capability) - {Capability.IMAGE, Capability.AUDIT}
     wall = "atoll.drivers.bwrap_wall:BwrapWall"
     warm = True
 
@@ -34,7 +33,6 @@ class BwrapDriver(StewardDriver, LayeredHistory):
         return self.places().box(name)
 
     def prepare(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
-        _refuse(spec)
         binary = bwrap_binary.choose()
         places = self.places(resume)
         places.make()
@@ -132,10 +130,3 @@ def _pinning(register: Register) -> Register:
             raise
 
     return pin_and_register
-
-
-def _refuse(spec: Spec) -> None:
-    """What is asked for and cannot be given."""
-    for wish, asked in {"image=": spec.image is not None, "audit=True": spec.audit}.items():
-        if asked:
-            raise Unsupported(f"The bwrap driver cannot honour {wish}.", hint='Leave it out, or use driver="jail".')

@@ -22,7 +22,7 @@ from ..home import state_dir
 from ..policy.spec import spec_to_json
 from ..types import Handle, Spec
 from . import docker_finding
-from .docker_jobs import refuse
+from .docker_jobs import check
 
 _LOT = "docker/.lot"
 SECONDS = 600.0
@@ -132,7 +132,7 @@ def _is_plain(spec: Spec) -> bool:
 def _waiting(spec: Spec) -> Iterator[str]:
     """Those of its kind, the caller's from now on."""
     if is_poolable(spec) and os.path.isdir(f"{state_dir()}/{_LOT}"):
-        refuse(spec)
+        check(spec)
         yield from _lot(spec).take()
 
 

@@ -15,7 +15,7 @@ from ..engine.steward.history import CopiedHistory
 from ..engine.steward.lines import guest_command, package_directory
 from ..engine.steward.processes import ProcessWall
 from ..engine.steward.wall import FILES
-from ..errors import CreateFailed, Unsupported
+from ..errors import CreateFailed
 from ..types import Capability, Enforcement, Handle, Layer, Resources, Spec
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -52,7 +52,6 @@ class FakeDriver(CopiedHistory):
     wall = "atoll.drivers.fake:FakeWall"
 
     def prepare(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
-        _refuse(spec)
         root = f"{box}/{FILES}"
         if resume is None:
             _furnish(root, spec)
@@ -72,23 +71,6 @@ class FakeDriver(CopiedHistory):
             Layer("guest", ready=True, detail=f"runs with {sys.executable}"),
             Layer("wall", ready=False, detail="none, on purpose", required=False),
         ]
-
-
-def _refuse(spec: Spec) -> None:
-    """What is asked for by name and cannot be given. The default network is let pass: this is a fake."""
-    wishes = {
-        "image": spec.image is not None,
-        "resources": spec.resources != Resources(),
-        "strict": spec.strict,
-        "audit": spec.audit,
-        f"network={spec.network!r}": spec.network == "all",
-        "packages": bool(spec.packages),
-    }
-    for wish, asked in wishes.items():
-        if asked:
-            raise Unsupported(
-                f"The fake driver has no wall and cannot honour {wish}; leave it out, or use another driver."
-            )
 
 
 def _furnish(root: str, spec: Spec) -> None:

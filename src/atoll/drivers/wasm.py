@@ -12,7 +12,7 @@ from typing import Any
 from ..engine.limits import DEFAULT_DISK
 from ..engine.steward.history import CopiedHistory
 from ..engine.steward.wall import FILES
-from ..errors import CreateFailed, Unsupported
+from ..errors import CreateFailed
 from ..types import Capability, Handle, Layer, Spec
 from . import wasm_compiler
 
@@ -48,7 +48,6 @@ class WasmDriver(CopiedHistory):
         return "atoll.drivers.wasm_stock:prepare", wasm_compiler.serving().dumps()
 
     def prepare(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
-        _refuse(spec)
         wasm_compiler.make_ready(careful=self.careful or spec.strict)
         files = f"{box}/{FILES}"
         if resume is None:
@@ -84,22 +83,6 @@ def _config(spec: Spec, files: str) -> dict[str, Any]:
         "python": _PYTHON,
         "state": f"{files}/{_STATE}",
     }
-
-
-def _refuse(spec: Spec) -> None:
-    """What is asked for by name and cannot be given."""
-    wishes = {
-        "image": spec.image is not None,
-        "audit": spec.audit,
-        f"network={spec.network!r}": spec.network != "none",
-        "packages": bool(spec.packages),
-    }
-    for wish, asked in wishes.items():
-        if asked:
-            raise Unsupported(
-                f"The wasm driver cannot honour {wish}.",
-                hint="Leave it out, or use another driver; `atoll providers` lists them.",
-            )
 
 
 def _furnish(files: str, spec: Spec) -> None:

@@ -11,7 +11,7 @@ import signal
 import sys
 from typing import Any
 
-from ...errors import CreateFailed, Unsupported
+from ...errors import CreateFailed
 from ...types import Capability, Handle, Layer, Spec
 from .client import StewardDriver
 from .wall import FILES
@@ -45,7 +45,6 @@ class UnwalledDriver(StewardDriver):
         return config
 
     def prepare(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
-        refuse(spec, self.name)
         root = f"{box}/{FILES}"
         config = self.configure(spec, _config(spec, box, root))
         if resume is None:
@@ -74,26 +73,6 @@ class UnwalledDriver(StewardDriver):
             ),
             Layer("wall", ready=False, detail="none, on purpose: for code that you trust", required=False),
         ]
-
-
-def refuse(spec: Spec, driver: str) -> None:
-    """What is asked for by name and cannot be given. The default network is let pass: nothing here says "wall".
-
-    Raises:
-        Unsupported: it was asked for.
-    """
-    wishes = {
-        "image": spec.image is not None,
-        "audit": spec.audit,
-        f"network={spec.network!r}": spec.network == "all",
-        "packages": bool(spec.packages),
-    }
-    for wish, asked in wishes.items():
-        if asked:
-            raise Unsupported(
-                f"The {driver} driver has no wall and cannot honour {wish}.",
-                hint="Leave it out, or use another driver; `atoll providers` lists them.",
-            )
 
 
 def _config(spec: Spec, box: str, root: str) -> dict[str, Any]:
