@@ -10,7 +10,7 @@ import shutil
 from typing import ClassVar
 
 from atoll.drivers.fake import FakeDriver
-from atoll.types import Capability, Resources
+from atoll.types import Capability, Offers, Resources
 from atoll.wire.frames import DATA, END, OPEN, STDERR, STDOUT, Frame
 
 from .tampered import Answers, Buffered, LeaderOnly, Requests, Tampered, with_json
@@ -274,8 +274,13 @@ class SharesTheSource(FakeDriver):
 
 
 @found_by("test_image_is_refused", "test_limits_are_refused", "test_a_network_is_refused")
-class IgnoresWishes(FakeDriver):
-    name = "ignores-wishes"
+class OffersMore(FakeDriver):
+    """Offers what it does not declare, and ignores it."""
+
+    name = "offers-more"
+
+    async def offers(self):
+        return Offers(frozenset(Capability))
 
     async def create(self, spec, register, resume=None):
         plain = spec._replace(image=None, resources=Resources(), strict=False, network="none")

@@ -141,4 +141,3 @@ def from_json(value: Mapping[str, Any]) -> Offers:
         bool(value.get("names_images", False)),
         reasons,
     )
-
