@@ -15,6 +15,7 @@ from atoll import (
     Codebases,
     Completed,
     Execution,
+    FileDenied,
     InvalidInput,
     Sandbox,
     SandboxNotFound,
@@ -92,13 +93,14 @@ def test_an_error_inside_a_call_is_not_taken_for_a_wrong_call(sandbox):
 
 def test_a_sandbox_is_not_made_by_its_class():
     for wrong in ((), ("jail",), (None,)):
-        for cls in (Sandbox, AsyncSandbox):
-            with pytest.raises(TypeError, match=rf"A {cls.__name__} is made with {cls.__name__}\.create\(\)"):
+        for article, cls in (("A", Sandbox), ("An", AsyncSandbox)):
+            with pytest.raises(TypeError, match=rf"^{article} {cls.__name__} is made with {cls.__name__}\.create\(\)"):
                 cls(*wrong)
 
 
 def test_methods_of_other_products_are_answered_with_ours(sandbox):
-    for name in ("execute", "exec", "commands", "upload", "read_file", "kill", "create_snapshot", "install_packages"):
+    names = "execute exec run_command commands upload read_file read write kill create_snapshot install_packages"
+    for name in names.split():
         with pytest.raises(AttributeError) as caught:
             getattr(sandbox, name)
         assert str(caught.value) == f"'Sandbox' has no attribute '{name}'; use {SANDBOX[name]}."
@@ -113,6 +115,14 @@ def test_methods_of_other_products_are_answered_with_ours(sandbox):
         sandbox.run("true").ok  # noqa: B018
     with pytest.raises(AttributeError, match="use exit_code"):
         sandbox.run("true").returncode  # noqa: B018
+
+
+def test_a_place_that_is_only_read_is_refused_with_one_that_can_be_written():
+    with Sandbox.create("jail") as sandbox:
+        with pytest.raises(FileDenied, match=r"^Read-only file system: /usr/x Files can be written in the workspace"):
+            sandbox.files.write("/usr/x", "1")
+        sandbox.files.write("data.txt", "1")
+        sandbox.files.write("/tmp/data.txt", "1")
 
 
 def test_every_answer_names_something_that_is_there(sandbox):
