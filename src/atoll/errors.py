@@ -297,7 +297,9 @@ def file_error(errno: int, message: str, path: str | None) -> FileError:
     return _BY_ERRNO.get(errno, FileError)(message, errno=errno, path=path)
 
 
-_WRITABLE = "Files can be written in the workspace, by a path such as 'data.txt', and in /tmp, where no rule forbids it."
+_WRITABLE = (
+    "Files can be written in the workspace, by a path such as 'data.txt', and in /tmp, where no rule forbids it."
+)
 
 
 def from_wire(error: dict[str, Any]) -> AtollError:

@@ -133,8 +133,9 @@ def elsewhere(names: Mapping[str, str]) -> Callable[[C], C]:
 
 def not_made(cls: type) -> str:
     """For an object that nobody makes by its class."""
-    article = "An" if cls.__name__.startswith("A") else "A"
-    return f"{article} {cls.__name__} is made with {cls.__name__}.create(), and found again with {cls.__name__}.connect(id)."
+    name = cls.__name__
+    article = "An" if name.startswith("A") else "A"
+    return f"{article} {name} is made with {name}.create(), and found again with {name}.connect(id)."
 
 
 class Hinting(ABCMeta):
