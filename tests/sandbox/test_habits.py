@@ -322,6 +322,11 @@ def test_a_cell_shows_its_table_or_picture_in_a_notebook():
     assert "<iframe sandbox" in shown["text/html"]
     assert shown["text/plain"] == "said\na  b\n"
     assert Execution((picture,), "", "", None, 1, 0.1)._repr_mimebundle_()["image/png"] == "AAAA"
+    lines = Result({"text/plain": "[<Line2D>]"})
+    for results in ((lines, picture), (picture, lines)):
+        shown = Execution(results, "", "", None, 1, 0.1)._repr_mimebundle_()
+        assert shown == {"image/png": "AAAA", "text/plain": "[<Line2D>]\n"}
+    assert Execution((lines,), "", "", None, 1, 0.1)._repr_mimebundle_() == {"text/plain": "[<Line2D>]\n"}
     failed = Execution((), "", "", CodeError("E", "no", "Traceback: no"), 1, 0.1)._repr_mimebundle_()
     assert failed == {"text/plain": "Traceback: no\n"}
     json.dumps(shown)
