@@ -20,7 +20,7 @@ from atoll.engine.steward.lent import Lent
 from atoll.home import state_dir
 
 from ..runsc import left_of, needs_runsc
-from .harness import script
+from .harness import eventually, script
 from .test_network import NO_WAY, connect, localhost, send_datagram, talk_to_oneself
 
 pytestmark = needs_runsc
@@ -261,11 +261,15 @@ def test_whatever_hostile_code_leaves_is_copied_as_it_is_and_leads_nowhere():
 def test_a_guest_that_is_stopped_for_ever_keeps_nobody_from_ending_its_sandbox():
     with Sandbox.create("gvisor", lifetime=600) as victim, ThreadPoolExecutor(1) as pool:
         other = Sandbox.connect(victim.id)
-        victim.start("sleep 0.3; kill -STOP 1")
-        time.sleep(1.0)
-        waiting = pool.submit(other.run, "true", timeout=5)
-        with pytest.raises(TimeoutError):
-            waiting.result(timeout=1)
+        victim.start("sleep 0.1; kill -STOP 1")
+
+        def unheard():
+            asked = pool.submit(other.run, "true", timeout=5)
+            with contextlib.suppress(TimeoutError):
+                asked.result(timeout=1)
+            return None if asked.done() else asked
+
+        waiting = eventually(unheard, "the guest stands still")
         began = time.monotonic()
         assert victim.refresh().status == "running"
         victim.set_lifetime(300)
