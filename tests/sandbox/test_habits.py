@@ -6,10 +6,13 @@ import json
 import pickle
 import re
 import signal
+import subprocess
+import sys
 from datetime import timedelta
 
 import pytest
 
+import atoll
 from atoll import (
     AsyncSandbox,
     Codebases,
@@ -330,6 +333,15 @@ def test_a_cell_shows_its_table_or_picture_in_a_notebook():
     failed = Execution((), "", "", CodeError("E", "no", "Traceback: no"), 1, 0.1)._repr_mimebundle_()
     assert failed == {"text/plain": "Traceback: no\n"}
     json.dumps(shown)
+
+
+def test_the_awaited_helpers_are_found():
+    """In a process that has imported nothing else."""
+    code = "import atoll, asyncio; print(asyncio.run(atoll.aio.run('echo hi', 'fake')).stdout, end='')"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "hi\n"
+    for name, meant in (("arun", "run"), ("async_run", "run"), ("arun_code", "run_code")):
+        with pytest.raises(AttributeError, match=rf"no attribute '{name}'; use await atoll\.aio\.{meant}\("):
+            getattr(atoll, name)
 
 
 @pytest.mark.anyio
