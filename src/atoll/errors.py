@@ -245,7 +245,7 @@ class FileError(AtollError, OSError):
         self.filename = path
 
     def __str__(self) -> str:
-        return AtollError.__str__(self)
+        return f"{self.message.rstrip('.')}. {self.hint}" if self.hint else self.message
 
 
 class FileMissing(FileError, FileNotFoundError):
