@@ -12,9 +12,9 @@ import time
 
 import anyio
 import pytest
+from atoll.client.turn import Turn
 
 from atoll import AsyncSandbox, Sandbox
-from atoll.client.turn import Turn
 from atoll.errors import AtollError, Busy, TimedOut, Unresponsive
 
 

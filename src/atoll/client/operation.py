@@ -66,7 +66,7 @@ class Operation:
         self._give_back = give_back
         self._explain = explain
         self._quiet = quiet
-        self._deadline = deadline
+        self.deadline = deadline
         self._channel = 0
         self._frames: deque[Frame] = deque()
         self._allowance = WINDOW
@@ -213,11 +213,6 @@ class Operation:
             await self._guarded(self._link.send(frames.encode_json(self._channel, CALL, request)))
 
     @property
-    def left(self) -> float | None:
-        """Seconds until it must have ended."""
-        return None if self._deadline is None else max(self._deadline - monotonic(), 0.0)
-
-    @property
     def closed(self) -> bool:
         """Whether it was given up before its END came."""
         return self._closed
@@ -256,7 +251,7 @@ class Operation:
     def _limit(self, timeout: float | None) -> tuple[float | None, bool]:
         """When to stop waiting, and whether that is the caller's limit rather than the guest's."""
         now = monotonic()
-        limit = self._deadline
+        limit = self.deadline
         if self._quiet is not None and (limit is None or now + self._quiet < limit):
             limit = now + self._quiet
         if timeout is not None and (limit is None or now + timeout < limit):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import sys
 import traceback
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict
 
 from ..wire import frames
 from ..wire.frames import CALL, CLOSE, CREDIT, DATA, END, EOF, EVENT, HELLO, OPEN, VERSION, WINDOW, BadFrame, Frame
@@ -91,15 +91,6 @@ class Channel:
     def fail(self, refusal: Refused) -> None:
         self.answer({"error": refusal.wire()})
 
-    @property
-    def alone(self) -> bool:
-        """Whether its stream can be handed over: a local socket that carries nothing else."""
-        return self._connection.carries_only(self)
-
-    def hand_over(self) -> Optional[socket.socket]:
-        """Give up the client's stream, which is then the caller's. None if the client is gone."""
-        return self._connection.hand_over()
-
     def answer(self, answer: Dict[str, Any]) -> None:
         """The end, as an object with `ok` or `error`."""
         if self.open:
@@ -165,22 +156,6 @@ class Connection:
     def finish(self, number: int, frame: bytes) -> None:
         self._channels.pop(number, None)
         self.send(frame)
-
-    def carries_only(self, channel: Channel) -> bool:
-        others = any(other is not channel for other in self._channels.values())
-        return self._sock.family == socket.AF_UNIX and not others and not self._decoder.pending and not self._out
-
-    def hand_over(self) -> Optional[socket.socket]:
-        """The socket, with nothing left to write here. None when that could not be sent: then it is closed."""
-        self._flush()
-        if self._out:
-            self.close()
-        if self._closed:
-            return None
-        self._closed = True
-        self._loop.forget(self._sock.fileno())
-        self._gone(self)
-        return self._sock
 
     def close(self) -> None:
         """Cancel everything on it that is not held. Closing twice does nothing."""
