@@ -10,7 +10,6 @@ from typing import Any, Self
 from ..errors import Busy, ProtocolError, Unresponsive
 from ..io import Lock
 from ..wire.frames import BULK, DATA, END, EVENT, QUEUED, STARTED, Frame
-from . import answers
 from .links import Links
 from .operation import Operation
 from .running import GRACE
@@ -65,8 +64,9 @@ class ContextQueue:
         until = None if wait is None else monotonic() + wait
         place = await self._enter(request["context"], wait)
         try:
+            request = {**request, "turns": True}
             if until is not None:
-                request = {**request, "wait": max(0.0, until - monotonic())}
+                request["wait"] = max(0.0, until - monotonic())
             turn = Turn(place, await self.links.open(request, quiet=None), request)
         except BaseException:
             place.leave()
@@ -110,7 +110,7 @@ class Turn:
         self._place = place
         self._context = request["context"]
         self._timeout: float | None = request["timeout"]
-        self._queued = False
+        self._queued: bool | None = None
         self._left = False
         self._give(0.0)
 
@@ -136,12 +136,18 @@ class Turn:
                 raise
             if frame.kind != EVENT or frame.payload not in (QUEUED, STARTED):
                 return frame
-            if frame.payload == QUEUED and not self._queued:
-                self._queued = True
-                self._give(2 * (self._timeout or 0.0) + _PATIENCE)
-            elif self._queued:
-                self._queued = False
-                self._give(0.0)
+            self._wait(frame)
+
+    def _wait(self, frame: Frame) -> None:
+        """The guest says that others come first, or that they are over: once each, or it could hold us up for ever."""
+        if frame.payload == QUEUED and self._queued is None:
+            self._queued = True
+            self._give(2 * (self._timeout or 0.0) + _PATIENCE)
+        elif frame.payload == STARTED and self._queued:
+            self._queued = False
+            self._give(0.0)
+        else:
+            raise self.operation.unexpected(frame)
 
     @property
     def left(self) -> float | None:

@@ -28,6 +28,8 @@ from ..wire.frames import (
 from .link import Broken, Link, Silent
 
 _HALF = WINDOW // 2
+_OVERDUE = 3 * WINDOW
+"""What an honest guest may still have to say after the deadline: what was on its way, and what it had kept."""
 _SLICE = 0.01
 """How long one thread waits for another that reads, before it looks whether that one brought what it needs."""
 
@@ -70,7 +72,7 @@ class Operation:
         self._channel = 0
         self._frames: deque[Frame] = deque()
         self._allowance = WINDOW
-        self._owed = 0
+        self._owed = self._overdue = 0
         self._finished: set[int] = set()
         self._released = False
         self._closed = False
@@ -136,7 +138,7 @@ class Operation:
         if frame.kind != END:
             self._owed += HEADER.size + len(frame.payload)
             if self._owed >= _HALF and not self.ended:
-                await self._refill()
+                await self._guarded(self._refill())
         return frame
 
     def be_patient(self) -> None:
@@ -150,9 +152,14 @@ class Operation:
         await self._guarded(self._until(lambda: self._readable() or self._writable(), timeout))
 
     async def _refill(self) -> None:
+        """Let the guest say more. Raises Silent for who never stops talking after the deadline."""
         owed, self._owed = self._owed, 0
+        if self.deadline is not None and monotonic() > self.deadline:
+            self._overdue += owed
+            if self._overdue > _OVERDUE:
+                raise Silent
         self._allowance += owed
-        await self._guarded(self._link.send(frames.encode_credit(self._channel, owed)))
+        await self._link.send(frames.encode_credit(self._channel, owed))
 
     async def end(self) -> dict[str, Any]:
         """The answer of an operation that sends nothing else.

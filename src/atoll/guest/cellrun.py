@@ -26,6 +26,7 @@ class Cell(Operation):
     Args:
         timeout: how long it may take from its beginning.
         wait: how long it may wait for that; for ever, if it is None.
+        turns: whether they want to hear that it waits for others, and that it does so no more.
 
     Attributes:
         cancelled: called when they no longer care.
@@ -38,11 +39,14 @@ class Cell(Operation):
         timeout: Optional[float],
         limit: Optional[int],
         wait: Optional[float] = None,
+        *,
+        turns: bool = False,
     ) -> None:
         super().__init__(channel)
         self.request = request
         self.timeout = timeout
         self.wait = wait
+        self.turns = turns
         self.queued = False
         self.outlet = Outlet(channel, limit)
         self.wanted = True

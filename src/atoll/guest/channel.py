@@ -23,7 +23,9 @@ EVENT_LIMIT = WINDOW // 2 - frames.HEADER.size
 _HIGH_WATER = 1 << 18
 _FLOOD = 16 << 20
 """Answers that nobody reads: whoever lets them pile up beyond this has stopped to be a client."""
-_RECEIVE = 1 << 18
+_RECEIVE, _MUCH = 1 << 16, 1 << 18
+"""What is received at once, and what if there was so much the last time: a large buffer is made and unmade each time.
+"""
 
 
 class Operation:
@@ -135,6 +137,7 @@ class Connection:
         self._opener = opener
         self._gone = gone
         self._decoder = frames.Decoder(frames.MAX_OPEN)
+        self._size = _RECEIVE
         self._out = bytearray()
         self._channels: Dict[int, Channel] = {}
         self._greeted = False
@@ -179,7 +182,7 @@ class Connection:
 
     def _read(self) -> None:
         try:
-            data = self._sock.recv(_RECEIVE)
+            data = self._sock.recv(self._size)
         except BlockingIOError:
             return
         except OSError:
@@ -187,6 +190,7 @@ class Connection:
         if not data:
             self.close()
             return
+        self._size = _MUCH if len(data) >= _RECEIVE else _RECEIVE
         try:
             for frame in self._decoder.feed(data):
                 self._dispatch(frame)

@@ -121,13 +121,14 @@ class Context:
         self._machine.killer.kill_command(link.mark, forget)
 
     def submit(self, cell: Cell) -> None:
-        """Have it run when those before it are over; a client that has to wait is told, and when the waiting ends."""
+        """Have it run when those before it are over."""
         cell.cancelled = self._cancel
         self._queue.append(cell)
         self._next()
         if cell in self._queue:
-            cell.queued = True
-            cell.channel.send_event(QUEUED)
+            if cell.turns:
+                cell.queued = True
+                cell.channel.send_event(QUEUED)
             if cell.wait is not None:
                 self._machine.loop.after(cell.wait, lambda: self._give_up(cell))
 

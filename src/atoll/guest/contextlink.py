@@ -69,6 +69,7 @@ class ContextLink:
         self.status = 0
         self.reason = ""
         self._closed = False
+        self._settling: Deque[Callback] = deque()
         self._number = 0
         self._sock, self.pid = started.sock, started.pid
         self._settled = started.settled
@@ -129,13 +130,22 @@ class ContextLink:
 
     def settle(self, done: Callback) -> None:
         """Call back when all that processes of the cell have written by now has been taken."""
+        self._settling.append(done)
+        if len(self._settling) == 1:
+            self._settle_next()
+
+    def _settle_next(self) -> None:
+        """One after the other: a thread may ask for it while a cell ends."""
         waiting = list(self._sources)
 
         def next_one() -> None:
             if waiting:
                 waiting.pop().settle(next_one)
-            else:
-                done()
+                return
+            self._settling[0]()
+            self._settling.popleft()
+            if self._settling:
+                self._settle_next()
 
         next_one()
 

@@ -70,7 +70,8 @@ class Contexts:
             "tools": request.get("tools"),
             "limit": arguments.count("limit"),
         }
-        cell = Cell(channel, wanted, arguments.seconds("timeout"), wanted["limit"])
+        turns = request.get("turns") is True
+        cell = Cell(channel, wanted, arguments.seconds("timeout"), wanted["limit"], turns=turns)
         self._get(arguments.text("context", _MAIN), arguments.optional_text("language")).submit(cell)
         return cell
 
@@ -83,7 +84,8 @@ class Contexts:
         name = arguments.text("context", _MAIN)
         # Only what is written makes a context: who reads from one that is not there has mistyped its name.
         context = self._get(name, None) if name == _MAIN or wanted.get("act") == "set" else self._known(arguments)
-        cell = Cell(channel, wanted, arguments.seconds("timeout"), None, arguments.seconds("wait"))
+        timeout, wait, turns = arguments.seconds("timeout"), arguments.seconds("wait"), request.get("turns") is True
+        cell = Cell(channel, wanted, timeout, None, wait, turns=turns)
         context.submit(cell)
         return cell
 
