@@ -98,7 +98,7 @@ class Hearing:
         if "ask" in event and self.answering is not None:
             number = answers.integer(event, "ask")
             answer = await self.answering.answer(event.get("question"), turn.left)
-            await turn.operation.call(answer=number, **answer)
+            await turn.call(answer=number, **answer)
         return None
 
     async def _result(self, event: dict[str, Any], size: int) -> Result | None:

@@ -17,6 +17,9 @@ from .running import GRACE
 _PATIENCE = 60.0
 """How much longer than three times its own time a request may wait for those of other clients."""
 
+_CLOSE = 0.05
+"""What is said to a cell with less time than that would hardly reach it."""
+
 
 class _Place:
     """One context, as one client sees it: its requests go one after the other."""
@@ -153,6 +156,12 @@ class Turn:
     def left(self) -> float | None:
         """Seconds until its own time is up."""
         return None if self._timeout is None else max(self._until - monotonic(), 0.0)
+
+    async def call(self, **request: Any) -> None:
+        """Say something to the request. One that is all but out of time hears nothing more: the guest stops it."""
+        left = self.left
+        if left is None or left > _CLOSE:
+            await self.operation.call(**request)
 
     def leave(self) -> None:
         """Give up what has not ended, and let others have their turn. Leaving twice does nothing."""
