@@ -124,5 +124,5 @@ def measure() -> list[Figure]:
         Figure("a warm cell", cell, "us", "a socket ping-pong, two processors", bare, None),
         Figure("the same", cell, "us", "a socket ping-pong, one processor", bare_here, None),
         Figure("the same, awaited", awaited, "us", "a socket ping-pong, two processors", bare_then, None),
-        Figure("a warm cell", beside, "us", "a Jupyter kernel over ZMQ", kernel, 0.05),
+        Figure("a warm cell", beside, "us", "a Jupyter kernel over ZMQ", kernel, 0.1),
     ]
