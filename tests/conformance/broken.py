@@ -145,12 +145,6 @@ class HidesLostState(Meddling):
     name = "hides-lost-state"
 
     class Middle(Answers):
-        def incoming(self, frame):
-            # By a lane a client would see for itself that its context is gone.
-            if frame.kind == END and "lane" in (frame.json().get("ok") or {}):
-                return [with_json(frame, {"error": {"code": "unsupported", "message": "There are no lanes."}})]
-            return super().incoming(frame)
-
         def change(self, ok):
             if ok.get("state_lost"):
                 ok["state_lost"] = False

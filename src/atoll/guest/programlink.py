@@ -38,7 +38,7 @@ class ProgramLink:
         Refused: the program cannot be started.
     """
 
-    takes_lanes = False
+    can_be_dressed = False
     costly = False
     begun_at = 0.0
 
@@ -79,10 +79,10 @@ class ProgramLink:
         """Begin a cell. Raises Refused."""
         raise NotImplementedError
 
-    def interrupt(self, lane: Optional[int] = None) -> bool:
+    def interrupt(self) -> bool:
         """SIGINT to what runs; False when nothing does."""
         # A program may be gone before its cell is: 0 is no group but our own.
-        if not self.alive or not self._busy or not self.pid or lane not in (None, 0):
+        if not self.alive or not self._busy or not self.pid:
             return False
         self._signal(signal.SIGINT)
         return True

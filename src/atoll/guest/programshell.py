@@ -150,8 +150,8 @@ class ShellLink(ProgramLink):
         found = self._machine.killer.members(self.mark) - {self.pid}
         return [pid for pid in found if _group(pid) == self.pid and not _has(pid, b"SigIgn:")]
 
-    def interrupt(self, lane: Optional[int] = None) -> bool:
-        if not super().interrupt(lane):
+    def interrupt(self) -> bool:
+        if not super().interrupt():
             return False
         self._pressed = True
         self._write(self._question())  # a POSIX shell that is interrupted forgets what it has read ahead
