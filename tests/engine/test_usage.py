@@ -86,8 +86,54 @@ def test_nesting_that_cannot_be_measured_is_told(tmp_path):
 def test_a_watchdog_ends_what_goes_over_its_limit(tree, tmp_path):
     (tmp_path / "file").write_bytes(b"x" * 100_000)
     dog = Watchdog(None, 50_000, str(tmp_path), tree)
+    assert _kills_of_one_look(dog) == 1
+    assert _kills_of_one_look(Watchdog(None, 10 << 20, str(tmp_path), tree)) == 0
+
+
+def _kills_of_one_look(dog):
     dog.look(time.monotonic())
-    assert dog.kills == 1
-    calm = Watchdog(None, 10 << 20, str(tmp_path), tree)
-    calm.look(time.monotonic())
-    assert calm.kills == 0
+    while not dog.due(time.monotonic()):
+        dog.look(time.monotonic())
+    return dog.kills
+
+
+MOVER = """
+import ctypes, os, signal, sys, time
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+if os.fork():
+    print("up", flush=True)
+    time.sleep(100)
+memory, file = b"x" * (64 << 20), open(sys.argv[1], "ab", buffering=0)
+until = time.monotonic() + 60
+while time.monotonic() < until:
+    file.write(b"x" * 10_000)
+    time.sleep(0.01)
+    if os.fork():
+        os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(("memory", "disk"), [(40 << 20, None), (None, 100_000)])
+def test_who_is_another_process_all_the_time_is_ended_all_the_same(tmp_path, monkeypatch, memory, disk):
+    """Who can make a look long, by many open files, is not to be gone when it comes to the killing; nor to pass for one
+    that sleeps, since none of them lives for long and whoever started them does not count their time."""
+    looked = usage.nameless
+    monkeypatch.setattr(usage, "nameless", lambda pid: time.sleep(0.1) or looked(pid))
+    (tmp_path / "box").mkdir()
+    argv = [sys.executable, "-c", MOVER, str(tmp_path / "box" / "file")]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            process.stdout.readline()
+            until = time.monotonic() + 30
+            assert _kills_of_one_look(Watchdog(1 << 30, 1 << 30, str(tmp_path / "box"), process.pid)) == 0
+            assert usage.descendants(process.pid)[1:]
+            dog = Watchdog(memory, disk, str(tmp_path / "box"), process.pid)
+            while usage.descendants(process.pid)[1:]:
+                assert time.monotonic() < until, "it goes on"
+                dog.look(time.monotonic())
+                time.sleep(dog.due(time.monotonic()))
+            assert dog.kills
+            assert process.poll() is None, "the first is spared"
+        finally:
+            process.kill()

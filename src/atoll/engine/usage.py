@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable
+from typing import TypeVar
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -57,6 +58,32 @@ def cpu_seconds(pids: list[int]) -> float:
     return sum(sum(map(int, fields[11:15])) for pid in pids if (fields := _stat(pid))) / _TICKS
 
 
+T = TypeVar("T")
+
+
+def of_each(first: int, measure: Callable[[int], T]) -> Generator[None, None, dict[int, T]]:
+    """What is measured of a process and of everything below it, in steps of one each.
+
+    Each is measured when it is found, and the youngest first: who forks and ends all the time, and so is another
+    process a moment later, would be gone when a list of all was there.
+    """
+    found = {first: measure(first)}
+    for parent in (parents := [first]):
+        for child in reversed(children(parent)):
+            if child not in found:
+                found[child] = measure(child)
+                parents.append(child)
+                yield
+        yield
+    return found
+
+
+def load(pid: int) -> tuple[float, int]:
+    """Its `cpu_seconds` and what is `resident` of it."""
+    fields = _stat(pid)
+    return (sum(map(int, fields[11:15])) / _TICKS, int(fields[21]) * _PAGE) if fields else (0.0, 0)
+
+
 def resident(pid: int) -> int:
     fields = _stat(pid)
     return int(fields[21]) * _PAGE if fields else 0
@@ -96,23 +123,30 @@ def nameless(pid: int) -> dict[tuple[int, int], int]:
     return found
 
 
-def signal_all(first: int, number: int, seconds: float) -> None:
-    """Send a signal to a process and all its descendants, until no new one appears.
+def signal_all(first: int, number: int, seconds: float, spared: Iterable[int] = ()) -> int:
+    """Send a signal to a process and all its descendants but some, until no new one appears; gives how many got it.
 
     Raises:
         TimeoutError: new ones have appeared for so many seconds.
     """
-    reached: set[int] = set()
+    return signal_each(lambda: descendants(first), number, seconds, spared)
+
+
+def signal_each(processes: Callable[[], list[int]], number: int, seconds: float, spared: Iterable[int] = ()) -> int:
+    """The same for whom a function gives."""
+    reached, got = set(spared), 0
     until = time.monotonic() + seconds
-    while new := set(descendants(first)) - reached:
+    while new := set(processes()) - reached:
         if time.monotonic() > until:
             raise TimeoutError("processes that start others all the time were not stopped in time")
         for pid in new:
             try:
                 os.kill(pid, number)
+                got += 1
             except ProcessLookupError:
                 pass
         reached |= new
+    return got
 
 
 def disk(path: str, enough: float = float("inf")) -> int:
