@@ -69,6 +69,40 @@ def test_disk_follows_no_links(tmp_path):
     assert usage.disk(str(box)) < 100_000
 
 
+def test_a_directory_of_many_names_is_measured_a_little_at_a_time(tmp_path, monkeypatch):
+    for number in range(1000):
+        (tmp_path / str(number)).touch()
+    seen, listed = [], os.scandir
+
+    class Counting:
+        def __init__(self, place):
+            self.entries = listed(place)
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            seen.append(next(self.entries))
+            return seen[-1]
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            self.close()
+
+        def close(self):
+            self.entries.close()
+
+    monkeypatch.setattr(os, "scandir", Counting)
+    steps = usage.measure(str(tmp_path))
+    next(steps)
+    assert len(seen) <= 100
+    assert len([*steps]) > 5
+    assert len(seen) == 1000
+    assert usage.disk(str(tmp_path)) >= 1000 * 1024
+
+
 def test_nesting_that_cannot_be_measured_is_told(tmp_path):
     here = os.open(".", os.O_RDONLY)
     try:

@@ -166,33 +166,36 @@ def disk(path: str, enough: float = float("inf")) -> int:
 
 
 def measure(path: str, enough: float = float("inf")) -> Generator[None, None, int]:
-    """The same in steps, of a directory each or of some names. Raises as `disk` does."""
+    """The same in steps, of some names each. Raises as `disk` does."""
     total = steps = 0
     stack = [os.open(path, _DIRECTORY)]
-    pending: list[list[str]] = [_names(stack[0])]
+    # Not lists of names: one directory may have millions.
+    pending = [os.scandir(stack[0])]
     try:
         while stack and total <= enough:
-            if not pending[-1]:
-                pending.pop()
-                os.close(stack.pop())
-                continue
             steps += 1
             if steps % _STEP == 0:
                 yield
-            name = pending[-1].pop()
+            entry = next(pending[-1], None)
+            if entry is None:
+                pending.pop().close()
+                os.close(stack.pop())
+                continue
             try:
-                status = os.stat(name, dir_fd=stack[-1], follow_symlinks=False)
+                status = os.stat(entry.name, dir_fd=stack[-1], follow_symlinks=False)
                 total += max(status.st_blocks * 512, _ENTRY)
                 if status.st_mode & 0o170000 != 0o040000:
                     continue
-                child = os.open(name, _DIRECTORY, dir_fd=stack[-1])
+                child = os.open(entry.name, _DIRECTORY, dir_fd=stack[-1])
             except (FileNotFoundError, NotADirectoryError, PermissionError):
                 continue
             stack.append(child)
-            pending.append(_names(child))
+            pending.append(os.scandir(child))
             if len(stack) > _DEEPEST:
                 raise TooDeep(f"directories are nested more than {_DEEPEST} deep")
     finally:
+        for names in pending:
+            names.close()
         for fd in stack:
             os.close(fd)
     return total
@@ -207,8 +210,3 @@ def used(path: str | int) -> int:
     """Bytes used of the file system that something, a path or a descriptor, is on, be they written yet or not."""
     found = os.statvfs(path)
     return (found.f_blocks - found.f_bfree) * found.f_frsize
-
-
-def _names(fd: int) -> list[str]:
-    with os.scandir(fd) as entries:
-        return [entry.name for entry in entries]
