@@ -12,6 +12,7 @@ import pytest
 
 from atoll.engine import usage
 from atoll.engine.watchdog import Watchdog
+from atoll.testing.waiting import eventually
 
 
 @pytest.fixture
@@ -171,3 +172,33 @@ def test_who_is_another_process_all_the_time_is_ended_all_the_same(tmp_path, mon
             assert process.poll() is None, "the first is spared"
         finally:
             process.kill()
+
+
+HEADLESS = """
+import ctypes, os, sys, threading
+if os.fork():
+    os.wait()
+
+def stay(memory, file):
+    print("up", flush=True)
+    threading.Event().wait(60)
+
+held = b"x" * (64 << 20), os.memfd_create("held")
+os.write(held[1], b"x" * (16 << 20))
+threading.Thread(target=stay, args=held).start()
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)
+"""
+
+
+def test_a_process_whose_first_thread_has_ended_is_measured_by_the_others(tmp_path):
+    with subprocess.Popen([sys.executable, "-c", HEADLESS], stdout=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            process.stdout.readline()
+            [headless] = usage.children(process.pid)
+            eventually(lambda: _state(headless) == "Z", "its first thread has ended")
+            assert usage.memory([headless]) > 64 << 20
+            assert usage.load(headless)[1] > 64 << 20
+            dog = Watchdog(40 << 20, None, str(tmp_path), process.pid)
+            assert _kills_of_one_look(dog) == 1
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)

@@ -12,6 +12,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 _DEEPEST = 400
 _ENTRY = 1024
 _STEP = 100
+_DEAD = (b"Z", b"X")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -50,7 +51,7 @@ def _stat(pid: int) -> list[bytes] | None:
 def is_zombie(pid: int) -> bool:
     """Whether it has ended, but for somebody to take notice."""
     fields = _stat(pid)
-    return fields is None or fields[0] in (b"Z", b"X")
+    return fields is None or fields[0] in _DEAD
 
 
 def cpu_seconds(pids: list[int]) -> float:
@@ -81,18 +82,36 @@ def of_each(first: int, measure: Callable[[int], T]) -> Generator[None, None, di
 def load(pid: int) -> tuple[float, int]:
     """Its `cpu_seconds` and what is `resident` of it."""
     fields = _stat(pid)
-    return (sum(map(int, fields[11:15])) / _TICKS, int(fields[21]) * _PAGE) if fields else (0.0, 0)
+    if fields is None:
+        return 0.0, 0
+    size = int(fields[21]) * _PAGE if fields[0] not in _DEAD else resident(pid)
+    return sum(map(int, fields[11:15])) / _TICKS, size
+
+
+def threads(pid: int) -> list[int]:
+    """Those of a process; none where it is gone."""
+    try:
+        return [*map(int, os.listdir(f"/proc/{pid}/task"))]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def _living(pid: int) -> int:
+    """A thread of a process that tells its memory: the first may have ended while others go on, and tells none."""
+    if is_zombie(pid):
+        return next((each for each in threads(pid) if not is_zombie(each)), pid)
+    return pid
 
 
 def resident(pid: int) -> int:
-    fields = _stat(pid)
+    fields = _stat(_living(pid))
     return int(fields[21]) * _PAGE if fields else 0
 
 
 def proportional(pid: int) -> int:
     """Its memory, with what it shares divided among those who share it. Slower than `resident`."""
     try:
-        with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+        with open(f"/proc/{_living(pid)}/smaps_rollup", "rb") as file:
             return next(int(line.split()[1]) << 10 for line in file if line.startswith(b"Pss:"))
     except (OSError, StopIteration):
         return resident(pid)
@@ -104,7 +123,7 @@ def memory(pids: list[int]) -> int:
 
 
 def nameless(pid: int) -> dict[tuple[int, int], int]:
-    """Bytes of files that have no name any more and that a process holds open, by device and number.
+    """Bytes of files that have no name any more and that a process, or one thread, holds open, by device and number.
 
     On a disk they are removed files; elsewhere they are memory that no process has mapped, such as a memfd.
     """

@@ -65,6 +65,10 @@ class Watchdog(Watch):
             yield from self._hold_memory(self._memory, 0)
         held = yield from usage.of_each(self._first, usage.nameless)
         files = {place: size for pid, found in held.items() if pid != self._first for place, size in found.items()}
+        for thread in [each for pid in held if pid != self._first for each in usage.threads(pid) if each != pid]:
+            # It may have a table of its own, or the first one is dead.
+            files |= usage.nameless(thread)
+            yield
         box = os.stat(self._box).st_dev
         removed = sum(size for (device, _), size in files.items() if device == box)
         if self._memory is not None and sum(sizes.values()) + sum(files.values()) - removed > self._memory:
