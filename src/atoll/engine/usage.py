@@ -54,6 +54,11 @@ def is_zombie(pid: int) -> bool:
     return fields is None or fields[0] in _DEAD
 
 
+def goes_on(pid: int) -> bool:
+    """Whether one of its threads is neither stopped nor dead, nor waits where no signal reaches it."""
+    return any(fields[0] in (b"R", b"S") for each in threads(pid) if (fields := _stat(each)))
+
+
 def cpu_seconds(pids: list[int]) -> float:
     """Their own time and that of the children they have waited for; the first process waits for all."""
     return sum(sum(map(int, fields[11:15])) for pid in pids if (fields := _stat(pid))) / _TICKS
