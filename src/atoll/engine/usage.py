@@ -59,6 +59,11 @@ def goes_on(pid: int) -> bool:
     return any(fields[0] in (b"R", b"S") for each in threads(pid) if (fields := _stat(each)))
 
 
+def has_ended(pid: int) -> bool:
+    """Whether all of its threads have. Its first one may have ended before the others."""
+    return all(map(is_zombie, threads(pid)))
+
+
 def cpu_seconds(pids: list[int]) -> float:
     """Their own time and that of the children they have waited for; the first process waits for all."""
     return sum(sum(map(int, fields[11:15])) for pid in pids if (fields := _stat(pid))) / _TICKS
