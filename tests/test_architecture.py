@@ -25,7 +25,7 @@ LAYERS = (
     {"types"},
     {"errors"},
     {"policy", "wire", "procid"},
-    {"io", "home", "guest"},
+    {"io", "home", "guest", "http"},
     {"driver", "review"},
     {"engine", "registry", "store"},
     {"codebases", "packages"},

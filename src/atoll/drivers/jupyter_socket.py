@@ -7,10 +7,10 @@ import os
 import socket
 import struct
 
+from ..http.client import Lost, Refused, upgrade
 from .jupyter_rest import Address
 
 _SECONDS = 30.0
-_MOST_HEADERS = 1 << 16
 _MOST = 256 << 20
 _RECEIVE = 1 << 18
 _TEXT, _BINARY, _CLOSE, _PING, _PONG = 1, 2, 8, 9, 10
@@ -21,47 +21,24 @@ class Closed(Exception):
 
 
 class WebSocket:
-    """Connects when it is made. Raises Closed, OSError."""
+    """Connects when it is made. Raises Closed."""
 
     def __init__(self, address: Address, path: str) -> None:
-        raw = socket.create_connection((address.host, address.port), timeout=_SECONDS)
-        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if address.scheme == "https":
-            import ssl
-
-            raw = ssl.create_default_context().wrap_socket(raw, server_hostname=address.host)
-        self._sock = raw
+        headers = {
+            **address.headers,
+            "Upgrade": "websocket",
+            "Connection": "Upgrade",
+            "Sec-WebSocket-Key": base64.b64encode(os.urandom(16)).decode(),
+            "Sec-WebSocket-Version": "13",
+        }
+        try:
+            self._sock = upgrade(address.server, "GET", f"{address.base}/{path}", headers, within=_SECONDS)
+        except Refused as error:
+            raise Closed(f"the server refuses the web socket ({error})") from None
+        except Lost as error:
+            raise Closed(f"the server does not shake hands: {error}") from None
         self._buffer = bytearray()
         self._message = bytearray()
-        try:
-            self._shake_hands(address, path)
-        except BaseException:
-            raw.close()
-            raise
-        raw.settimeout(None)
-
-    def _shake_hands(self, address: Address, path: str) -> None:
-        key = base64.b64encode(os.urandom(16)).decode()
-        lines = [
-            f"GET {address.base}/{path} HTTP/1.1",
-            f"Host: {address.host}:{address.port}",
-            "Upgrade: websocket",
-            "Connection: Upgrade",
-            f"Sec-WebSocket-Key: {key}",
-            "Sec-WebSocket-Version: 13",
-            *(f"{name}: {value}" for name, value in address.headers.items()),
-        ]
-        self._sock.sendall("\r\n".join([*lines, "", ""]).encode("latin-1"))
-        while b"\r\n\r\n" not in self._buffer:
-            data = self._sock.recv(_RECEIVE)
-            if not data or len(self._buffer) > _MOST_HEADERS:
-                raise Closed("the server does not shake hands")
-            self._buffer += data
-        head, _, rest = bytes(self._buffer).partition(b"\r\n\r\n")
-        status = head.partition(b"\r\n")[0].decode("latin-1")
-        if status.split(" ")[1:2] != ["101"]:
-            raise Closed(f"the server refuses the web socket ({status})")
-        self._buffer = bytearray(rest)
 
     def fileno(self) -> int:
         return self._sock.fileno()
