@@ -1,11 +1,16 @@
-"""A client's end of a web socket, as far as a Jupyter server needs one: text, either way, of any size."""
+"""WebSocket client of the Jupyter server driver: text, either way, on a socket that a process can hand to its child.
+
+The package `websockets` knows the frames; its own clients need a thread or an event loop, which a fork would lose.
+"""
 
 from __future__ import annotations
 
 import base64
 import os
 import socket
-import struct
+
+from websockets.frames import DATA_OPCODES, Frame
+from websockets.protocol import CLIENT, OPEN, Protocol
 
 from ..http.client import Lost, Refused, upgrade
 from .jupyter_rest import Address
@@ -13,7 +18,6 @@ from .jupyter_rest import Address
 _SECONDS = 30.0
 _MOST = 256 << 20
 _RECEIVE = 1 << 18
-_TEXT, _BINARY, _CLOSE, _PING, _PONG = 1, 2, 8, 9, 10
 
 
 class Closed(Exception):
@@ -37,7 +41,7 @@ class WebSocket:
             raise Closed(f"the server refuses the web socket ({error})") from None
         except Lost as error:
             raise Closed(f"the server does not shake hands: {error}") from None
-        self._buffer = bytearray()
+        self._protocol = Protocol(CLIENT, max_size=_MOST)
         self._message = bytearray()
 
     def fileno(self) -> int:
@@ -48,18 +52,12 @@ class WebSocket:
 
     def send(self, text: str) -> None:
         """Raises OSError."""
-        self._put(_TEXT, text.encode())
+        self._protocol.send_text(text.encode())
+        self._flush()
 
-    def _put(self, kind: int, payload: bytes) -> None:
-        size = len(payload)
-        if size < 126:
-            head = struct.pack(">BB", 0x80 | kind, 0x80 | size)
-        elif size < 1 << 16:
-            head = struct.pack(">BBH", 0x80 | kind, 0x80 | 126, size)
-        else:
-            head = struct.pack(">BBQ", 0x80 | kind, 0x80 | 127, size)
-        mask = os.urandom(4)
-        self._sock.sendall(head + mask + _masked(payload, mask))
+    def _flush(self) -> None:
+        for data in self._protocol.data_to_send():
+            self._sock.sendall(data)
 
     def receive(self) -> list[str]:
         """The texts that have come, waited for if there are no bytes at all. Raises Closed, OSError."""
@@ -69,48 +67,17 @@ class WebSocket:
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         if not data:
             raise Closed("the server has hung up")
-        self._buffer += data
+        self._protocol.receive_data(data)
         while pending := getattr(self._sock, "pending", int)():
-            self._buffer += self._sock.recv(pending)
+            self._protocol.receive_data(self._sock.recv(pending))
+        self._flush()  # pongs
         texts: list[str] = []
-        while (frame := self._frame()) is not None:
-            self._take(frame[0], frame[1], frame[2], texts)
+        for frame in self._protocol.events_received():
+            if isinstance(frame, Frame) and frame.opcode in DATA_OPCODES:
+                self._message += frame.data
+                if frame.fin:
+                    texts.append(self._message.decode("utf-8", "replace"))
+                    self._message.clear()
+        if not texts and self._protocol.state is not OPEN:
+            raise Closed("the server has closed the web socket, or sends what makes no sense")
         return texts
-
-    def _take(self, kind: int, payload: bytes, final: bool, texts: list[str]) -> None:
-        if kind == _CLOSE:
-            raise Closed("the server has closed the web socket")
-        if kind == _PING:
-            self._put(_PONG, payload)
-        if kind > _BINARY:
-            return
-        self._message += payload
-        if len(self._message) > _MOST:
-            raise Closed("the server sends a message without end")
-        if final:
-            texts.append(self._message.decode("utf-8", "replace"))
-            self._message.clear()
-
-    def _frame(self) -> tuple[int, bytes, bool] | None:
-        """The next whole frame."""
-        buffer = self._buffer
-        if len(buffer) < 2:
-            return None
-        size, start = buffer[1] & 0x7F, 2
-        if size == 126:
-            size, start = int.from_bytes(buffer[2:4], "big"), 4
-        elif size == 127:
-            size, start = int.from_bytes(buffer[2:10], "big"), 10
-        if size > _MOST or buffer[1] & 0x80:
-            raise Closed("the server sends a frame that makes no sense")
-        if len(buffer) < start + size:
-            return None
-        frame = buffer[0] & 0x0F, bytes(buffer[start : start + size]), bool(buffer[0] & 0x80)
-        del buffer[: start + size]
-        return frame
-
-
-def _masked(payload: bytes, mask: bytes) -> bytes:
-    size = len(payload)
-    key = int.from_bytes((mask * (size // 4 + 1))[:size], "big")
-    return (int.from_bytes(payload, "big") ^ key).to_bytes(size, "big")
