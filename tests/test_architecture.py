@@ -24,7 +24,7 @@ LAYERS = (
     {"results"},
     {"types"},
     {"errors"},
-    {"policy", "wire", "procid"},
+    {"policy", "wire", "procid", "schema"},
     {"io", "home", "guest", "http"},
     {"driver", "review"},
     {"engine", "registry", "store"},
