@@ -17,11 +17,11 @@ _python = ctypes.pythonapi
 MACHINE = os.uname().machine
 _OLD_CALLS = {
     "x86_64": {
-        "clone": 56, "pivot_root": 155, "capset": 126, "seccomp": 317, "keyctl": 250, "tgkill": 234, "syncfs": 306,
+        "clone": 56, "pivot_root": 155, "capset": 126, "seccomp": 317, "keyctl": 250, "syncfs": 306,
         "bpf": 321,
     },
     "aarch64": {
-        "clone": 220, "pivot_root": 41, "capset": 91, "seccomp": 277, "keyctl": 219, "tgkill": 131, "syncfs": 267,
+        "clone": 220, "pivot_root": 41, "capset": 91, "seccomp": 277, "keyctl": 219, "syncfs": 267,
         "bpf": 280,
     },
 }  # fmt: skip
@@ -92,11 +92,6 @@ def syscall(name: str, *args: object) -> int:
     if result < 0:
         raise _fail(name)
     return result
-
-
-def signal_thread(process: int, thread: int, number: int) -> None:
-    """Send a signal to one thread, and to no other of its process."""
-    syscall("tgkill", process, thread, number)
 
 
 def clone(flags: int) -> int:

@@ -72,9 +72,6 @@ class Base:
         return self._records.get(path)
 
 
-NOTHING_KNOWN = Base({}, complete=False)
-
-
 def record_of(found: os.stat_result, digest: str | None = None) -> Record:
     return Record(
         type_of(found.st_mode),

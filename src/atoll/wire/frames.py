@@ -19,7 +19,6 @@ DATA_SIZE = 1 << 16
 
 HELLO, OPEN, DATA, EOF, EVENT, CALL, CREDIT, END, CLOSE = range(1, 10)
 STDIN, STDOUT, STDERR, BULK = 0, 1, 2, 3
-CREDITED = frozenset((DATA, EVENT))
 
 _KINDS = frozenset(range(HELLO, CLOSE + 1))
 _HEADER_SIZE = HEADER.size
