@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from ..engine import kernel
 from ..engine.steward.lines import switchboard
+from ..guest.descriptors import write_all
 from .docker_engine import Engine
 
 _HEAD = struct.Struct(">BxxxI")
@@ -48,7 +49,7 @@ def _unpack(line: socket.socket, writer: int) -> NoReturn:
                     os._exit(0)
                 left -= len(piece)
                 if stream == _STDOUT:
-                    _write(writer, piece)
+                    write_all(writer, piece)
     finally:
         os._exit(0)
 
@@ -68,9 +69,3 @@ def _received(line: socket.socket, most: int) -> bytes:
     """Whoever writes to the line, in another process, may have it never wait."""
     select.select([line], [], [])
     return line.recv(most)
-
-
-def _write(writer: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(writer, view) :]

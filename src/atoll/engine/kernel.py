@@ -11,6 +11,8 @@ import signal
 import struct
 from collections.abc import Mapping
 
+from ..guest import beneath
+
 _libc = ctypes.CDLL(None, use_errno=True)
 _python = ctypes.pythonapi
 
@@ -32,7 +34,6 @@ _NEW_CALLS = {
     "fsconfig": 431,
     "fsmount": 432,
     "close_range": 436,
-    "openat2": 437,
     "mount_setattr": 442,
     "landlock_create_ruleset": 444,
     "landlock_add_rule": 445,
@@ -162,8 +163,7 @@ def move_mount_on(fd: int, place: int) -> None:
 
 def openat2(directory: int, path: str, flags: int, resolve: int) -> int:
     """Open what lies below a directory, by the kernel's own rules of how to get there."""
-    how = struct.pack("QQQ", flags | os.O_CLOEXEC, 0, resolve)
-    return syscall("openat2", directory, _text(path), how, len(how))
+    return beneath.openat2(directory, os.fsencode(path), flags, 0, resolve)
 
 
 def syncfs(fd: int) -> None:

@@ -16,6 +16,7 @@ from .contextlink import ContextLink, Listener
 from .contextstart import ContextSettings
 from .endings import death
 from .lanes import MAX_LANES, Lane, Lanes, can_be_watched
+from .loop import nothing
 from .machine import Machine
 from .outlet import Outlet
 from .packets import DECLINED, READY, SETTLE, WATCH
@@ -259,7 +260,7 @@ class Context:
             return
         begun = link.shared.begun
         if begun.lane == lane.number:
-            self._press_lane(link, lane.number, begun.channel, begun.since, _nothing)
+            self._press_lane(link, lane.number, begun.channel, begun.since, nothing)
         link.resume()  # nobody holds it up any more
         self._finish_settling()
 
@@ -443,7 +444,3 @@ class Context:
         self._link = None
         self._lanes.close()
         link.close()
-
-
-def _nothing() -> None:
-    pass
