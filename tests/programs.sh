@@ -6,7 +6,7 @@ set -euo pipefail
 # program:package
 needed=(bwrap:bubblewrap newuidmap:uidmap pasta:passt nft:nftables ip:iproute2 mkfs.ext4:e2fsprogs git:git node:nodejs
   go:golang-go R:r-cran-irkernel zsh:zsh dockerd:docker.io iptables:iptables runsc:runsc busybox:busybox
-  podman:podman)
+  podman:podman patch:patch ps:procps)
 missing=("$@")
 (($#)) && needed=()
 for pair in ${needed[@]+"${needed[@]}"}; do

@@ -183,6 +183,13 @@ __all__ = [
     "run_many",
 ]
 
+_AWAITED = {
+    "arun": "run",
+    "async_run": "run",
+    "run_async": "run",
+    "arun_code": "run_code",
+    "run_code_async": "run_code",
+}
 _SYNC = {"Sandbox", "run", "run_code", "run_many"}
 _ELSEWHERE = {
     "AsyncCodebases": "client.codebases", "AsyncSandbox": "sandbox", "AsyncSnapshots": "client.snapshots",
@@ -208,6 +215,12 @@ def _home_of(name: str) -> str:
 
 
 def __getattr__(name: str) -> object:
+    if name == "aio":
+        from importlib import import_module
+
+        return import_module(".aio", __name__)
+    if name in _AWAITED:
+        raise AttributeError(f"module 'atoll' has no attribute {name!r}; use await atoll.aio.{_AWAITED[name]}(…).")
     if name not in __all__:
         raise AttributeError(f"module 'atoll' has no attribute {name!r}")
     from importlib import import_module

@@ -245,7 +245,7 @@ class FileError(AtollError, OSError):
         self.filename = path
 
     def __str__(self) -> str:
-        return self.message
+        return f"{self.message.rstrip('.')}. {self.hint}" if self.hint else self.message
 
 
 class FileMissing(FileError, FileNotFoundError):
@@ -297,6 +297,11 @@ def file_error(errno: int, message: str, path: str | None) -> FileError:
     return _BY_ERRNO.get(errno, FileError)(message, errno=errno, path=path)
 
 
+_WRITABLE = (
+    "Files can be written in the workspace, by a path such as 'data.txt', and in /tmp, where no rule forbids it."
+)
+
+
 def from_wire(error: dict[str, Any]) -> AtollError:
     """Turn what the guest said went wrong into an error of a closed table.
 
@@ -310,6 +315,8 @@ def from_wire(error: dict[str, Any]) -> AtollError:
     if isinstance(errno, int):
         refusal = file_error(errno, message, path if isinstance(path, str) else None)
         refusal.inside = True
+        if errno == _errno.EROFS and isinstance(path, str) and path.startswith("/"):
+            refusal.hint = _WRITABLE
         return refusal
     kinds: dict[object, type[AtollError]] = {
         "invalid_input": InvalidInput,

@@ -133,7 +133,9 @@ def elsewhere(names: Mapping[str, str]) -> Callable[[C], C]:
 
 def not_made(cls: type) -> str:
     """For an object that nobody makes by its class."""
-    return f"A {cls.__name__} is made with {cls.__name__}.create(), and found again with {cls.__name__}.connect(id)."
+    name = cls.__name__
+    article = "An" if name.startswith("A") else "A"
+    return f"{article} {name} is made with {name}.create(), and found again with {name}.connect(id)."
 
 
 class Hinting(ABCMeta):
@@ -152,13 +154,15 @@ def _no_attribute(cls: type, name: str, names: Mapping[str, str]) -> str:
 
 
 SANDBOX = {
-    "execute": "run(command)", "exec": "run(command)", "commands": "run(command), stream(command) or start(command)",
+    "execute": "run(command)", "exec": "run(command)", "run_command": "run(command)", "bash": "run(command)",
+    "commands": "run(command), stream(command) or start(command)",
     "execute_many": "run_many(commands)", "exec_stream": "stream(command)", "stream_execute": "stream(command)",
     "shell": "run(command), or session() for a shell that stays", "spawn": "start(command)",
     "process": "start(command)", "pty": "start(command, pty=True)", "list_processes": "processes()",
     "upload": "files.upload(local, remote)", "upload_file": "files.upload(local, remote)",
     "download": "files.download(remote, local)", "download_file": "files.download(remote, local)",
     "read_file": "files.read(path)", "write_file": "files.write(path, data)", "list_files": "files.list(path)",
+    "read": "files.read(path)", "write": "files.write(path, data)", "ls": "files.list(path)",
     "filesystem": "files", "fs": "files", "delete_file": "files.remove(path)",
     "kill": "destroy()", "terminate": "destroy()", "close": "destroy(), or stop() to keep its files",
     "delete": "destroy()", "shutdown": "destroy(), or stop() to keep its files", "remove": "destroy()",
@@ -172,6 +176,7 @@ SANDBOX = {
     "set_variable": "variables.set(name, value)", "get_variable": "variables.get(name)",
     "from_id": "connect(id)", "get": "connect(id)", "reconnect": "connect(id)", "from_existing": "connect(id)",
     "status": "info.status, or refresh().status to ask", "get_info": "info, or refresh() to ask",
+    "getinfo": "info, or refresh() to ask",
     "is_running": "refresh().status", "tags": "labels", "metadata": "labels", "sandbox_id": "id", "name": "id",
     "provider": "driver", "config": "info.spec", "extend": "set_lifetime(seconds)", "logs": "run(command).stdout",
 }  # fmt: skip

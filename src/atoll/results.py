@@ -232,10 +232,11 @@ class Execution(NamedTuple):
         return _told(self, {"stdout": _cut(self.stdout), "stderr": _cut(self.stderr), "error": str(error)})
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Json]:
-        """For your own notebook: its value, or what it showed last, and as text all that it said, too."""
+        """For your own notebook: its value, or what it showed last where that is text alone, as the list is that
+        `plt.plot` gives beside its figure; and as text all that it said, too."""
         said = [self.stdout, self.stderr, *(each.text or "" for each in self.results if each.is_main)]
         if self.error is not None:
             said.append(self.error.traceback)
-        chosen = [each for each in self.results if each.is_main] or [*self.results]
-        shown = chosen[-1]._repr_mimebundle_() if chosen else {}
+        bundles = [each._repr_mimebundle_() for each in sorted(self.results, key=lambda each: each.is_main)]
+        shown = next((each for each in reversed(bundles) if each.keys() - {"text/plain"}), {})
         return {**shown, "text/plain": "".join(each if each.endswith("\n") else f"{each}\n" for each in said if each)}

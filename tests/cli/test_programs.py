@@ -13,6 +13,8 @@ import pytest
 
 from atoll.cli.languages import LANGUAGES
 
+from .. import programs
+
 AWKWARD = """import sys
 text = \'\'\'it's "quoted", `ticked`, $HOME and \\\\ slashed\'\'\'
 print(text, sys.argv[1:], __file__)
@@ -184,12 +186,7 @@ def wheel(directory):
         file.writestr(f"{name}.dist-info/RECORD", "")
 
 
-HAS_PIP = subprocess.run(
-    [f"{sys.base_prefix}/bin/python3", "-m", "pip", "--version"], capture_output=True, check=False
-).returncode == 0  # fmt: skip
-
-
-@pytest.mark.skipif(not HAS_PIP, reason="this machine's Python has no pip for a sandbox to use")
+@pytest.mark.skipif(not programs.has_pip(), reason="this machine's Python has no pip for a sandbox to use")
 def test_python_packages_are_installed_before_the_program_runs(atoll, tmp_path):
     wheel(tmp_path)
     (tmp_path / "requirements.txt").write_text("--no-index\n./hello_atoll-1.0-py3-none-any.whl\n")
@@ -213,7 +210,7 @@ def test_python_packages_are_installed_before_the_program_runs(atoll, tmp_path):
     assert without.out == b"None\n"
 
 
-@pytest.mark.skipif(not HAS_PIP, reason="this machine's Python has no pip for a sandbox to use")
+@pytest.mark.skipif(not programs.has_pip(), reason="this machine's Python has no pip for a sandbox to use")
 def test_packages_are_looked_for_beside_the_program(atoll, tmp_path):
     wheel(tmp_path)
     (tmp_path / "requirements.txt").write_text("--no-index\n/workspace/hello_atoll-1.0-py3-none-any.whl\n")

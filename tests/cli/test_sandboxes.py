@@ -67,7 +67,7 @@ def test_a_list_for_programs_tells_everything(atoll, make):
     assert (info["status"], info["driver"], info["labels"]) == ("running", "jail", {"team": "red"})
     assert info["resources"]["memory"] == 64 << 20
     assert "seccomp" in info["walls"]
-    assert info["limits"].keys() == {"memory", "cpu", "pids", "disk"}
+    assert info["limits"].keys() == {"memory", "cpu", "pids", "disk", "sockets"}
 
 
 def test_one_that_has_ended_is_told_of_once_with_the_reason(atoll, make, eventually):

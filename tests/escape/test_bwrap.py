@@ -42,6 +42,7 @@ from tests.escape.test_limits import (  # noqa: F401
 )
 from tests.escape.test_network import (  # noqa: F401
     test_a_server_of_the_host_cannot_be_reached,
+    test_localhost_is_found_by_family_by_an_address_that_leads_nowhere,
     test_no_interface_can_be_added_and_no_other_network_joined,
     test_there_is_no_interface_but_loopback_and_it_works,
 )

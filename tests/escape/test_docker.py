@@ -17,6 +17,7 @@ from atoll.home import state_dir
 
 from ..containers import needs_docker, shared_engine, small_root
 from .harness import eventually, script
+from .test_network import NO_WAY, connect, localhost, send_datagram, talk_to_oneself
 from .test_network_all import CLOSED, HOST, NAME, PORT, THERE, both, ip, reach, there  # noqa: F401  # a fixture
 
 pytestmark = needs_docker
@@ -237,7 +238,6 @@ def test_a_crowd_with_more_open_files_than_can_be_looked_at_keeps_no_steward_bus
         Snapshots("docker").delete(name)
         made.start(["python3", "-c", _CROWD])
         eventually(lambda: made.metrics().processes > 120, "the crowd is there")
-        time.sleep(1.0)
         other = Sandbox.connect(made.id)
         with ThreadPoolExecutor(1) as pool:
             copying = pool.submit(made.snapshot, name)
@@ -282,7 +282,22 @@ def test_neither_the_host_s_files_nor_the_state_directory_are_behind_any_link(sa
 def test_no_task_of_a_container_is_outside_of_its_control_group(sandbox):
     """Nor can it leave it by setns, or by starting others while it is listed."""
     groups = sandbox.run("cat /proc/self/cgroup").stdout
-    told = sandbox.run("for i in 1 2 3; do (setsid sh -c 'cat /proc/self/cgroup' &) ; done; sleep 1").stdout
+    each = "(setsid sh -c 'cat /proc/self/cgroup; : > told-$$' &)"
+    until = "until [ $(ls -d told-* | wc -l) = 3 ]; do sleep 0.02; done"
+    told = sandbox.run(f"for i in 1 2 3; do {each}; done; {until}").stdout
     assert told == groups * 3
     opened = "[call(308, os.open(f'/proc/self/ns/{name}', 0), 0) for name in ('pid', 'mnt', 'net', 'user', 'cgroup')]"
     assert sandbox.run_code(opened).text == str(["EPERM"] * 5)
+
+
+def test_localhost_is_found_by_family_by_an_address_that_leads_nowhere(sandbox):
+    """Of IPv4: engines leave no IPv6 in a container without a network."""
+    assert _tried(sandbox, localhost, socket.AF_INET) == ["127.0.0.1"]
+    assert _tried(sandbox, talk_to_oneself, "192.0.0.8") == "ok"
+    for address in ("192.0.0.9", "192.0.2.1"):
+        assert _tried(sandbox, connect, address, 9) in NO_WAY
+        assert _tried(sandbox, send_datagram, address, 9) in NO_WAY
+
+
+def _tried(sandbox, attempt, *arguments):
+    return json.loads(sandbox.run_code(script(attempt, *arguments)).stdout)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 import stat
@@ -19,6 +20,8 @@ from atoll.engine.steward.lent import Lent
 from atoll.home import state_dir
 
 from ..runsc import left_of, needs_runsc
+from .harness import eventually, script
+from .test_network import NO_WAY, connect, localhost, send_datagram, talk_to_oneself
 
 pytestmark = needs_runsc
 
@@ -258,11 +261,15 @@ def test_whatever_hostile_code_leaves_is_copied_as_it_is_and_leads_nowhere():
 def test_a_guest_that_is_stopped_for_ever_keeps_nobody_from_ending_its_sandbox():
     with Sandbox.create("gvisor", lifetime=600) as victim, ThreadPoolExecutor(1) as pool:
         other = Sandbox.connect(victim.id)
-        victim.start("sleep 0.3; kill -STOP 1")
-        time.sleep(1.0)
-        waiting = pool.submit(other.run, "true", timeout=5)
-        with pytest.raises(TimeoutError):
-            waiting.result(timeout=1)
+        victim.start("sleep 0.1; kill -STOP 1")
+
+        def unheard():
+            asked = pool.submit(other.run, "true", timeout=5)
+            with contextlib.suppress(TimeoutError):
+                asked.result(timeout=1)
+            return None if asked.done() else asked
+
+        waiting = eventually(unheard, "the guest stands still")
         began = time.monotonic()
         assert victim.refresh().status == "running"
         victim.set_lifetime(300)
@@ -272,3 +279,16 @@ def test_a_guest_that_is_stopped_for_ever_keeps_nobody_from_ending_its_sandbox()
         with pytest.raises(SandboxError):
             waiting.result(timeout=20)
     assert left_of(victim) == []
+
+
+@pytest.mark.parametrize(("family", "found"), [(socket.AF_INET, ["127.0.0.1"]), (socket.AF_INET6, ["::1"])])
+def test_localhost_is_found_by_family_by_an_address_that_leads_nowhere(sandbox, family, found):
+    assert _tried(sandbox, localhost, family) == found
+    assert _tried(sandbox, talk_to_oneself, "192.0.0.8") == "ok"
+    for address in ("192.0.0.9", "192.0.2.1", "100:0:0:1::9"):
+        assert _tried(sandbox, connect, address, 9) in NO_WAY
+        assert _tried(sandbox, send_datagram, address, 9) in NO_WAY
+
+
+def _tried(sandbox, attempt, *arguments):
+    return json.loads(sandbox.run_code(script(attempt, *arguments)).stdout)

@@ -14,6 +14,7 @@ import time
 
 import pytest
 from tests.conformance import as_user
+from tests.escape.harness import eventually
 
 from atoll import AtollError, PathRule, Sandbox, Snapshots
 from atoll.client import lasting
@@ -228,9 +229,10 @@ def test_what_the_hint_about_layers_says_helps(make):
 
 def test_force_ends_who_cannot_be_stopped(make, source):
     sandbox = make(source=str(source), permissions=[PathRule("**", "write")])
-    code = "import ctypes, time\nif ctypes.CDLL(None).syscall(56, 0x4011, 0, 0, 0, 0) == 0: time.sleep(1000)"
-    sandbox.start(f"python3 -c '{code}'")
-    time.sleep(0.5)
+    code = "import ctypes, os, time\n"
+    code += "if ctypes.CDLL(None).syscall(56, 0x4011, 0, 0, 0, 0) == 0: os.mkdir('/tmp/born'), time.sleep(1000)"
+    sandbox.start(["python3", "-c", code])
+    eventually(lambda: sandbox.files.exists("/tmp/born"), "its parent waits for it, whatever it is told")
     sandbox.set_permissions([PathRule("**", "read")], force=True)
 
 
@@ -245,8 +247,7 @@ os._exit(1)
 """
     sandbox.run_code(code)
     sandbox.run_code("1")
-    time.sleep(0.5)
-    assert "<defunct>" not in sandbox.run("ps ax").stdout
+    eventually(lambda: "<defunct>" not in sandbox.run("ps ax").stdout, "they are waited for")
 
 
 @pytest.mark.xfail(strict=True, reason="the conflict stops all else, and its reason is wrong: nothing was removed")

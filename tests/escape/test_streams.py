@@ -8,6 +8,7 @@ import time
 
 import pytest
 from tests.escape import worker
+from tests.escape.harness import eventually
 
 import atoll
 from atoll import ProtocolError, Sandbox, Unresponsive
@@ -28,11 +29,13 @@ def slow(seconds):
     except BlockingIOError:
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, seconds))
     return ours
-def give_away(stream, slow):
+def give_away(stream, slow, tell=lambda: None):
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [slow.fileno()]))]
     try:
         stream.sendmsg([b"x"], rights)
+        slow.close()
     finally:
+        tell()
         slow.close()
 """
 CONTROL = """
@@ -47,12 +50,14 @@ print(time.monotonic() - began)
 ATTEMPT = """
 import threading, time
 def attack(number):
-    time.sleep(0.5)
-    give_away(socket.socket(fileno=os.dup(number)), slow(30))
+    ours = slow(30)
+    while not os.path.exists("go"):
+        time.sleep(0.01)
+    give_away(socket.socket(fileno=os.dup(number)), ours, lambda: os.mkdir(f"given-{number}"))
 streams = [n for n in range(3, 100) if os.path.exists(f"/proc/self/fd/{n}") and stat.S_ISSOCK(os.fstat(n).st_mode)]
 for number in streams:
     threading.Thread(target=attack, args=(number,)).start()
-len(streams)
+print(len(streams), os.getpid())
 """
 
 
@@ -65,8 +70,13 @@ def _attack():
     with Sandbox.create("jail") as sandbox:
         for _ in range(2):
             sandbox.run_code("1")  # from the second on there is a lane
-        assert int(sandbox.run_code(SLOW + ATTEMPT, timeout=5).text or 0) > 0
-        time.sleep(1.5)
+        streams, pid = sandbox.run_code(SLOW + ATTEMPT, timeout=5).stdout.split()
+        assert int(streams) > 0
+        other = Sandbox.connect(sandbox.id)
+        other.files.write("go", "")
+        # Its guest ends one that sends it such things.
+        given = f"[ $(ls -d given-* | wc -l) = {streams} ] || ! kill -0 {pid}"
+        eventually(lambda: other.run(given).success, "all are given away")
         began = time.monotonic()
         with contextlib.suppress(ProtocolError, Unresponsive):  # of the byte that went with it
             sandbox.run_code("1", timeout=5)

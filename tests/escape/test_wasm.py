@@ -27,6 +27,8 @@ from atoll.drivers.wasm_memory import Memory
 from atoll.drivers.wasm_table import MOST_OPEN, Table
 from atoll.drivers.wasm_wasi import Wasi
 
+from .harness import eventually
+
 pytestmark = pytest.mark.timeout(900)
 
 
@@ -440,7 +442,7 @@ read, tries > 100
 """
     with ThreadPoolExecutor(1) as pool:
         moved = pool.submit(sandbox.run_code, moving, context="mover", timeout=60)
-        time.sleep(0.3)
+        eventually(lambda: sandbox.files.exists("/workspace/race/a"), "it is being moved")
         found = sandbox.run_code(opening, context="opener", timeout=60)
         assert int(moved.result().text) > 100
     assert found.text == "(set(), True)"

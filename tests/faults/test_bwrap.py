@@ -16,6 +16,7 @@ from tests.escape import residue
 
 from atoll import AtollError, CreateFailed, Sandbox, SandboxGone, Snapshots, WallUnavailable, registry
 from atoll.drivers import bwrap_binary
+from atoll.drivers.bwrap import BwrapDriver
 from atoll.engine import inspection
 from atoll.home import state_dir
 from atoll.io import AnyIO
@@ -81,8 +82,17 @@ def left():
     return [name for name in names if not name.endswith(".end")]
 
 
-def groups():
-    return set(residue.control_groups("bwrap-"))
+@pytest.fixture
+def groups(monkeypatch):
+    """The control groups of what this process has tried to make: others on this machine make and end theirs."""
+    tried, place = [], BwrapDriver.place
+
+    def noted(driver, name):
+        tried.append(name)
+        return place(driver, name)
+
+    monkeypatch.setattr(BwrapDriver, "place", noted)
+    return lambda: {path for name in tried for path in residue.control_groups(name)}
 
 
 def health():
@@ -139,7 +149,7 @@ def test_one_that_is_set_uid_is_refused(only):
     assert "chmod u-s" in caught.value.hint
 
 
-def test_one_that_does_not_work_is_told_in_its_own_words(only):
+def test_one_that_does_not_work_is_told_in_its_own_words(only, groups):
     only(says("0.11.0"))
     before = groups()
     with pytest.raises(CreateFailed, match="it is broken"):
@@ -215,7 +225,7 @@ def test_the_death_of_the_process_that_stewards_are_forked_from_harms_nobody(mak
 
 
 @needs_root
-def test_a_full_disk_is_told_and_leaves_nothing(tmp_path, monkeypatch):
+def test_a_full_disk_is_told_and_leaves_nothing(tmp_path, monkeypatch, groups):
     place = tmp_path / "small"
     place.mkdir()
     libc = ctypes.CDLL(None, use_errno=True)

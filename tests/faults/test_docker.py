@@ -16,7 +16,7 @@ from atoll import CreateFailed, DiskFull, DriverMissing, Sandbox, SandboxGone, W
 from atoll.drivers import docker_jobs
 from atoll.drivers.docker_container import description
 from atoll.drivers.docker_engine import Engine, Refused, Unreachable
-from atoll.drivers.docker_orphans import sweep
+from atoll.drivers.docker_orphans import is_kept, sweep
 from atoll.errors import AtollError
 from atoll.testing.waiting import eventually
 
@@ -180,6 +180,8 @@ def test_a_killed_steward_s_container_is_found_and_removed(engine):
     with Sandbox.create("docker") as living:
         os.kill(store.shared().get(sandbox.id).handle.data["pid"], signal.SIGKILL)
         eventually(lambda: sandbox.refresh().status == "gone", "its end is noticed")
+        # A process that is killed closes its socket a moment before the directory that it has claimed.
+        eventually(lambda: not is_kept(f"{home}/docker/{sandbox.id}"), "its claim ends")
         # The other sandbox's steward sweeps now and then, too, and may be at it.
         assert sweep(engine, home) in ([sandbox.id], [])
         eventually(lambda: is_gone(engine, sandbox), "its container is removed")

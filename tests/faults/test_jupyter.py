@@ -38,10 +38,9 @@ def test_a_missing_kernel_is_told_with_those_there_are_before_anything_starts(mo
     assert Sandbox.list({"missing": "kernel"}) == []
 
 
-def test_a_missing_kernel_of_one_context_is_its_cell_s_error(sandbox):
-    refused = sandbox.run_code("1", language="jupyter:klingon")
-    assert refused.error.name == "Unsupported"
-    assert "python3" in refused.error.value
+def test_a_missing_kernel_is_refused_with_those_that_there_are(sandbox):
+    with pytest.raises(Unsupported, match="python3"):
+        sandbox.run_code("1", language="jupyter:klingon")
     assert sandbox.run_code("1 + 1").text == "2"
 
 
@@ -120,8 +119,8 @@ def test_another_kernel_keeps_its_state_and_tells_its_errors(bash):
         assert (done.stdout, done.error) == ("42\n", None)
         with pytest.raises(Unsupported):
             other.variables.get("x", context="jupyter:bash")
-        refused = other.run_code("true", language="jupyter:bash", env={"A": "1"})
-        assert refused.error.name == "Unsupported"
+        with pytest.raises(Unsupported, match="no env"):
+            other.run_code("true", language="jupyter:bash", env={"A": "1"})
         assert other.run_code("1 + 1").text == "2"
 
 

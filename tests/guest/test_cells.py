@@ -298,10 +298,13 @@ def test_threads_may_print_at_any_time(client):
 
 
 def test_what_is_printed_between_two_cells_comes_with_the_second(client):
-    code = "import threading, time\ndef later():\n    time.sleep(0.1)\n    print('from a thread')\n"
+    wait = "while not os.path.exists('go'): time.sleep(0.01)"
+    code = f"import os, subprocess, threading, time\ndef later():\n    {wait}\n    print('from a thread')\n"
     client.code(code + "    open('done', 'w').close()")
     client.code("threading.Thread(target=later).start()")
-    client.code("import subprocess; p = subprocess.Popen('sleep 0.1; echo from a process; touch done2', shell=True)")
+    other = "while ! test -e go; do sleep 0.01; done; echo from a process; touch done2"
+    client.code(f"p = subprocess.Popen({other!r}, shell=True)")
+    client.run("/bin/sh", "-c", "touch go")
     eventually(lambda: client.run("/bin/sh", "-c", "test -e done && test -e done2").ok["exit_code"] == 0)
     assert sorted(client.code("'now'").stdout.splitlines()) == [b"from a process", b"from a thread"]
 

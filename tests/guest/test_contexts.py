@@ -89,6 +89,7 @@ def test_a_timeout_reaches_an_endless_awaiting_cell(client):
 
 def test_a_timeout_kills_what_the_cell_has_started_but_not_what_earlier_ones_have(guest, client):
     earlier = int(text(client.code("import subprocess, time\np = subprocess.Popen(['sleep', '60'])\np.pid")))
+    # The kernel tells when a process began in hundredths of a second; in doubt it is the later cell's.
     time.sleep(0.05)
     code = "subprocess.Popen('setsid sh -c \"echo $$ > tmp; mv tmp pid; exec sleep 60\"', shell=True); time.sleep(60)"
     ended = client.code(code, timeout=1)

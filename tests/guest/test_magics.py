@@ -23,6 +23,12 @@ SOURCES = [path.read_text() for path in sorted(pathlib.Path(__file__).parents[2]
         ("x = !ls", "x = __magics__.lines('ls')"),
         ("if a:\n    !ls -l\nb", "if a:\n    __magics__.system('ls -l')\nb"),
         ("!echo a \\\n  b\nc", "__magics__.system('echo a \\\\\\n  b')\n\nc"),
+        ("!!ls", "__magics__.lines('ls')"),
+        ("x = !!ls", "x = __magics__.lines('ls')"),
+        ("%ls -a", "__magics__.system('ls -a')"),
+        ("x = %ls", "x = __magics__.lines('ls')"),
+        ("%pwd", "__magics__.pwd('')"),
+        ("%%writefile a.py\nx = 1\n%y\n", "__magics__.writefile('a.py', 'x = 1\\n%y\\n')"),
         ("%cd /tmp", "__magics__.cd('/tmp')"),
         ("%env A=1", "__magics__.env('A=1')"),
         ("%matplotlib inline\nx", "pass\nx"),
@@ -44,7 +50,8 @@ def test_a_magic_becomes_a_call_and_every_other_line_stays(cell, python):
 
 
 @pytest.mark.parametrize(
-    "cell", ["", "x = 1", "%klingon", "%%klingon\nx", "x = y?", "!", "%", "a b c", "%time", "%time x y"]
+    "cell",
+    ["", "x = 1", "%klingon", "%%klingon\nx", "x = y?", "!", "%", "a b c", "%time", "%time x y", "%%writefile\nx"],
 )
 def test_what_is_no_magic_that_is_known_stays_what_it_is(cell):
     assert translated(cell) is None
@@ -130,6 +137,19 @@ def test_times_are_told_and_values_stay_values(cell):
     assert b"(3 rounds of 2)" in done.stdout
     assert b"wall time" not in cell("x").stdout
     assert b"rounds of" in cell("%%timeit -n 1 -r 1 y = 5\ny + x").stdout
+
+
+def test_files_are_written_and_directories_told(cell, tmp_path):
+    place = tmp_path / "place"
+    place.mkdir()
+    assert text(cell(f"%cd {place}\n%pwd")) == repr(str(place))
+    written = cell("%%writefile made.py\nprint('from a file')\n%no magic here")
+    assert (failure(written), written.stdout) == (None, b"Writing made.py\n")
+    assert cell("%%writefile -a made.py\nlast").stdout == b"Appending to made.py\n"
+    assert (place / "made.py").read_text() == "print('from a file')\n%no magic here\nlast\n"
+    assert cell("%ls").stdout == b"made.py\n"
+    assert text(cell("!!ls")) == "['made.py']"
+    assert failure(cell("%%writefile nowhere/x\n1"))["name"] == "FileNotFoundError"
 
 
 def test_variables_of_the_environment(cell):

@@ -296,6 +296,14 @@ def test_a_missing_node_is_refused_with_the_way_to_get_it(tmp_path):
     guest.close()
 
 
+def test_what_is_missing_may_be_more_than_one(tmp_path):
+    guest = Guest(tmp_path, env={"PATH": os.path.join(str(tmp_path), "nowhere")})
+    message = guest.connect().do("code", code="fn main() {}", language="rust").error["message"]
+    assert "does not have them. Install them on the host (`apt-get install rustc gcc`), or" in message
+    assert message.endswith("use an image that has them.")
+    guest.close()
+
+
 def test_a_missing_node_in_an_image_is_refused_without_a_word_of_the_host(tmp_path):
     guest = Guest(tmp_path, env={"PATH": os.path.join(str(tmp_path), "nowhere")}, image=True)
     refused = guest.connect().do("code", code="1", language="javascript")

@@ -152,6 +152,7 @@ def test_a_timeout_kills_what_ignores_it_and_keeps_the_state(shell):
 
 def test_a_timeout_kills_what_the_cell_has_started_and_nothing_earlier(shell):
     earlier = int(said(shell("sleep 60 & echo $!")))
+    # The kernel tells when a process began in hundredths of a second; in doubt it is the later cell's.
     time.sleep(0.05)
     ended = shell("setsid sleep 60 & echo $!; sleep 60", timeout=0.5)
     assert ended.ok["timed_out"] is True

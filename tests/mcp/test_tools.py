@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import subprocess
 import sys
 import time
@@ -235,10 +236,29 @@ def test_commands_have_exit_codes_and_output(shared):
     assert late["structuredContent"]["timed_out"] is True
     assert "ran out of time" in late["content"][0]["text"]
     assert done["hint"] is None
-    assert late["structuredContent"]["hint"] == "A longer timeout= (-t) gives it more time."
-    assert "[A longer timeout= " in late["content"][0]["text"]
+    assert late["structuredContent"]["hint"] == "A larger `timeout` gives it more time."
+    assert "[A larger `timeout` " in late["content"][0]["text"]
     there = shared.data("run_command", command="pwd", session_id="commands", workdir="/tmp")
     assert there["stdout"] == "/tmp\n"
+
+
+OFFLINE = "This session has no network, and downloads fail."
+
+
+def test_a_failed_command_is_explained_by_what_a_model_can_do_about_it(shared):
+    offline = shared.tool("run_command", command="echo Could not resolve host: x >&2; exit 6", session_id="hints")
+    assert offline["structuredContent"]["hint"] == f"{OFFLINE} install_packages adds Python packages all the same."
+    assert f"[{OFFLINE} " in offline["content"][0]["text"]
+    greedy = "python3 -c 'x = [bytearray(b\"1\" * 10**6) for _ in range(10**5)]'"
+    large = shared.tool("run_command", command=greedy, session_id="hints")
+    assert re.match(r"It was killed for its memory: sessions have \d+[MG], ", large["structuredContent"]["hint"])
+    assert "--" not in large["content"][0]["text"]
+
+
+def test_no_tool_is_recommended_that_is_not_there(tmp_path):
+    with LineClient("--no-install") as client:
+        done = client.data("run_command", command="echo Could not resolve host: x >&2; exit 6")
+        assert done["hint"] == OFFLINE
 
 
 def test_variables_are_set_seen_and_really_cleared(shared):

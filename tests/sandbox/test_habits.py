@@ -6,15 +6,19 @@ import json
 import pickle
 import re
 import signal
+import subprocess
+import sys
 from datetime import timedelta
 
 import pytest
 
+import atoll
 from atoll import (
     AsyncSandbox,
     Codebases,
     Completed,
     Execution,
+    FileDenied,
     InvalidInput,
     Sandbox,
     SandboxNotFound,
@@ -92,13 +96,14 @@ def test_an_error_inside_a_call_is_not_taken_for_a_wrong_call(sandbox):
 
 def test_a_sandbox_is_not_made_by_its_class():
     for wrong in ((), ("jail",), (None,)):
-        for cls in (Sandbox, AsyncSandbox):
-            with pytest.raises(TypeError, match=rf"A {cls.__name__} is made with {cls.__name__}\.create\(\)"):
+        for article, cls in (("A", Sandbox), ("An", AsyncSandbox)):
+            with pytest.raises(TypeError, match=rf"^{article} {cls.__name__} is made with {cls.__name__}\.create\(\)"):
                 cls(*wrong)
 
 
 def test_methods_of_other_products_are_answered_with_ours(sandbox):
-    for name in ("execute", "exec", "commands", "upload", "read_file", "kill", "create_snapshot", "install_packages"):
+    names = "execute exec run_command commands upload read_file read write kill create_snapshot install_packages"
+    for name in names.split():
         with pytest.raises(AttributeError) as caught:
             getattr(sandbox, name)
         assert str(caught.value) == f"'Sandbox' has no attribute '{name}'; use {SANDBOX[name]}."
@@ -113,6 +118,14 @@ def test_methods_of_other_products_are_answered_with_ours(sandbox):
         sandbox.run("true").ok  # noqa: B018
     with pytest.raises(AttributeError, match="use exit_code"):
         sandbox.run("true").returncode  # noqa: B018
+
+
+def test_a_place_that_is_only_read_is_refused_with_one_that_can_be_written():
+    with Sandbox.create("jail") as sandbox:
+        with pytest.raises(FileDenied, match=r"^Read-only file system: /usr/x\. Files can be written in the workspace"):
+            sandbox.files.write("/usr/x", "1")
+        sandbox.files.write("data.txt", "1")
+        sandbox.files.write("/tmp/data.txt", "1")
 
 
 def test_every_answer_names_something_that_is_there(sandbox):
@@ -312,9 +325,23 @@ def test_a_cell_shows_its_table_or_picture_in_a_notebook():
     assert "<iframe sandbox" in shown["text/html"]
     assert shown["text/plain"] == "said\na  b\n"
     assert Execution((picture,), "", "", None, 1, 0.1)._repr_mimebundle_()["image/png"] == "AAAA"
+    lines = Result({"text/plain": "[<Line2D>]"})
+    for results in ((lines, picture), (picture, lines)):
+        shown = Execution(results, "", "", None, 1, 0.1)._repr_mimebundle_()
+        assert shown == {"image/png": "AAAA", "text/plain": "[<Line2D>]\n"}
+    assert Execution((lines,), "", "", None, 1, 0.1)._repr_mimebundle_() == {"text/plain": "[<Line2D>]\n"}
     failed = Execution((), "", "", CodeError("E", "no", "Traceback: no"), 1, 0.1)._repr_mimebundle_()
     assert failed == {"text/plain": "Traceback: no\n"}
     json.dumps(shown)
+
+
+def test_the_awaited_helpers_are_found():
+    """In a process that has imported nothing else."""
+    code = "import atoll, asyncio; print(asyncio.run(atoll.aio.run('echo hi', 'fake')).stdout, end='')"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "hi\n"
+    for name, meant in (("arun", "run"), ("async_run", "run"), ("arun_code", "run_code")):
+        with pytest.raises(AttributeError, match=rf"no attribute '{name}'; use await atoll\.aio\.{meant}\("):
+            getattr(atoll, name)
 
 
 @pytest.mark.anyio

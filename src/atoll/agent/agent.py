@@ -150,7 +150,7 @@ class AsyncAgent:
         return await self._conduct(hold, None, _both(self._listen, listen))
 
     async def fork(self, trajectory_id: str, at: int, *, prompt: str | None = None, **changes: Any) -> Result:
-        """Begin a second line of a run after its step `at`, with conversation, files and variables as they were then.
+        """Branch off a run after its step `at`, with conversation, files and variables as they were then.
 
         Args:
             at: the number of a step, as `atoll logs` shows it; 0 is the beginning.

@@ -48,8 +48,8 @@ class AsyncLifetime:
     async def checkpoint(self, *, wait: float = 30.0) -> Checkpoint:
         """Keep the variables of every Python context. Should this machine crash, `resume` brings back the last ones.
 
-        Imports, functions, classes, the working directory and changes of the environment are kept too. What cannot
-        be, such as an open file, is named in `lost` with the reason, and loses only itself.
+        Imports, functions, classes, the working directory and changes of the environment are kept too. A value that
+        cannot be saved, such as an open file, is skipped and named in `lost` with the reason; the rest is kept.
 
         Args:
             wait: seconds to wait for cells that run.

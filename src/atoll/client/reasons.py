@@ -25,7 +25,7 @@ _FETCHING = re.compile(
     r"|(?:npm|pnpm|yarn|bun)\s+(?:i|ci|install|add)\b|git\s+(?:clone|fetch|pull|push|ls-remote)"
     r"|apt(?:-get)?\s+(?:install|update)|go\s+(?:get|install|mod\s+download)|cargo\s+(?:add|install|fetch))\b"
 )
-_NO_NETWORK = (
+NO_NETWORK = (
     "This sandbox has no network; network='all' (--network all) gives a new one the internet, packages= (--packages) "
     "Python packages."
 )
@@ -45,13 +45,13 @@ def hint_for(driver: Driver, spec: Spec, request: dict[str, Any], completed: Com
         return f"This sandbox has {limit} of memory; resources={{'memory': …}} (--memory) gives a new one more."
     hints = [_MORE_TIME] if completed.timed_out else []
     if (_sounds_offline(tail) or (not tail.strip() and _fetches(request))) and _has_no_network(driver, spec):
-        hints.append(_NO_NETWORK)
+        hints.append(NO_NETWORK)
     return " ".join(hints) or None
 
 
 def hint_for_traceback(driver: Driver, spec: Spec, traceback: str) -> str | None:
     """The same for a cell that raised."""
-    return _NO_NETWORK if _sounds_offline(traceback) and _has_no_network(driver, spec) else None
+    return NO_NETWORK if _sounds_offline(traceback) and _has_no_network(driver, spec) else None
 
 
 def _sounds_offline(said: str) -> bool:

@@ -1,4 +1,4 @@
-"""The guest and the views of the jail behind bubblewrap: a wall that others have built and looked at, too."""
+"""The guest and the views of the jail behind bubblewrap: a wall of a third party, which others have looked at, too."""
 
 from __future__ import annotations
 

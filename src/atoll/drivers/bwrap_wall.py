@@ -80,6 +80,8 @@ class BwrapWall(Wall):
         order = Order(self._places, self._id, self._uid, self._rootless, self._order, binary, self.job["cloudpickle"])
         born = bear(order, self._connect if self._order["network"] == "all" else None)
         self._monitor, self.guest, self._watched, self._view = born.monitor, born.guest, born.watched, born.view
+        if self._order["network"] == "none":
+            network.add_dummies(self.guest)
         self._take(born.told)
         self._recorder.begin(self._rules, since)
         return born.control

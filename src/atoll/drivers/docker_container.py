@@ -39,7 +39,7 @@ class Plan(NamedTuple):
         image: the engine's name or id of it.
         command: what is started first: the guest.
         user: "uid:gid", never root's.
-        volumes: the places that the image wants to have volumes at; they get a bit of memory instead.
+        volumes: the places that the image wants to have volumes at; each is a small tmpfs instead.
         runtime: None for the engine's own.
         attached: whether the guest is reached by its standard input and output.
         checks_health: whether the image wants to; here nobody listens.

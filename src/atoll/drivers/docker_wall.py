@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..engine import holders, inspection, kernel, layout, messages, usage
+from ..engine import holders, inspection, kernel, layout, messages, network, usage
 from ..engine.settings import BirthFailed, started_at
 from ..engine.steward.lent import Lent
 from ..engine.steward.staged import STAGE
@@ -68,6 +68,9 @@ class DockerWall(Wall):
                 self._ground.lift()
         if self.job["bridge"]:
             self._separate(self.job["bridge"])
+        # A runtime with a network stack of its own would not hear of them.
+        if self.job["network"] == "none" and os.geteuid() == 0 and not self.job["attached"]:
+            network.add_dummies(self.guest)
         self._sourced.first = self.guest
         self._sourced.record(since)
         walls = [*WALLS, *(["network namespace"] if self.job["network"] != "host" else [])]

@@ -63,6 +63,7 @@ class GVisorDriver(Reviewed, Packaged):
         root = roottree.with_busybox(home) if runtime.needs_busybox else roottree.build(home)
         limits = spec.resources
         command = guest_command(roottree.PYTHON, roottree.GUEST, ("--stream-fds", "0,1"), _config(spec), "begin.py")
+        descent = (layout.USER, layout.GROUP, limits.pids, rootless, spec.network == "none")
         return {
             "runsc": runtime.path,
             "version": runtime.version,
@@ -80,7 +81,7 @@ class GVisorDriver(Reviewed, Packaged):
             "ignore": list(spec.ignore),
             "home": home,
             "places": _places(spec, box, covered=covered),
-            "command": [*command, "--descend", f"{layout.USER},{layout.GROUP},{limits.pids},{rootless:d}"],
+            "command": [*command, "--descend", ",".join(map(str, map(int, descent)))],
             "env": _environment(spec),
             "memory": limits.memory,
             "pids": limits.pids,

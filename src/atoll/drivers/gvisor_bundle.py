@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 _NAMESPACES = ("pid", "network", "ipc", "uts", "mount")
 _SETS = ("bounding", "effective", "inheritable", "permitted", "ambient")
 # What the guest's first steps take, after which none is left; see `guest.descending`.
-FIRST_STEPS = ("CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", "CAP_DAC_OVERRIDE")
+FIRST_STEPS = ("CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", "CAP_DAC_OVERRIDE", "CAP_NET_ADMIN")
 _HOST_NAME = "atoll"
 _OPEN_FILES = 65536
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the sandbox's own

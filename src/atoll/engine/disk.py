@@ -11,16 +11,17 @@ import os
 import struct
 import time
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from .layers import SMALLEST, Layers, Stack, left
 from .layout import Layout
 from .settings import BirthFailed
 
-_LOOP_CTL_GET_FREE, _LOOP_CONFIGURE = 0x4C82, 0x4C0A
+_LOOP_CTL_GET_FREE, _LOOP_CONFIGURE, _LOOP_GET_STATUS = 0x4C82, 0x4C0A, 0x4C05
 _AUTOCLEAR = 4
 _SHUTDOWN, _NO_FLUSH = 0x8004587D, 2
 _LOOP_MAJOR = 7
-_CONFIG_SIZE = 304
+_CONFIG_SIZE, _STATUS_SIZE = 304, 232
 _FLAGS_OFFSET = 8 + 52
 LARGEST = 8 << 40
 
@@ -162,11 +163,41 @@ def await_release(path: str, seconds: float = 10.0) -> None:
         time.sleep(0.01)
 
 
-def _backing_file(loop: str) -> str:
-    """What a loop device is on; empty for nothing."""
+class Backing(NamedTuple):
+    """The file that a loop device is on."""
+
+    device: int
+    inode: int
+
+
+def _backing_of(fd: int) -> Backing | None:
+    """The file that an open loop device is on."""
     try:
-        with open(f"/sys/block/{loop}/loop/backing_file", encoding="utf-8") as file:
-            return file.read().rstrip("\n")
+        told = fcntl.ioctl(fd, _LOOP_GET_STATUS, bytes(_STATUS_SIZE))
+    except OSError:
+        return None
+    return Backing(*struct.unpack_from("QQ", told))
+
+
+def _backing(loop: str) -> Backing | None:
+    try:
+        fd = os.open(f"/dev/{loop}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return _backing_of(fd)
+    finally:
+        os.close(fd)
+
+
+def _name_of_file(loop: str) -> str:
+    """What the file is called that a loop device is on; empty for none.
+
+    Its path is as the mount namespace knew it in which the device was made, which may be gone: not the path of here.
+    """
+    try:
+        with open(f"/sys/block/{loop}/loop/backing_file", encoding="utf-8", errors="surrogateescape") as file:
+            return os.path.basename(file.read().rstrip("\n"))
     except OSError:
         return ""
 
@@ -194,34 +225,46 @@ def shared(path: str) -> Iterator[str]:
 
 def _attached(path: str) -> tuple[str, int] | None:
     """The loop device that is on a file, held so that it stays."""
-    name = os.path.basename(device_of(path))
+    name = device_of(path)
     if not name:
         return None
-    device = os.open(f"/dev/{name}", os.O_RDWR | os.O_CLOEXEC)
+    device = os.open(name, os.O_RDWR | os.O_CLOEXEC)
     # It may have gone, and come back for somebody else, before it was held.
-    if _backing_file(name) == os.path.realpath(path):
-        return f"/dev/{name}", device
+    if _backing_of(device) == _identity(path):
+        return name, device
     os.close(device)
     return None
 
 
-def devices() -> dict[str, str]:
-    """Every loop device, by the file that it is on."""
-    names = [name for name in os.listdir("/sys/block") if name.startswith("loop")]
-    return {file: f"/dev/{name}" for name in names if (file := _backing_file(name))}
+def devices() -> Iterator[tuple[str, Backing]]:
+    """Every loop device that is on a file, with that file."""
+    for name in os.listdir("/sys/block"):
+        if name.startswith("loop") and _name_of_file(name) and (backing := _backing(name)):
+            yield f"/dev/{name}", backing
+
+
+def _identity(path: str) -> Backing | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return Backing(found.st_dev, found.st_ino)
 
 
 def device_of(path: str) -> str:
     """The loop device that is on a file; empty if none is."""
-    wanted = os.path.realpath(path)
+    wanted = _identity(path)
+    if wanted is None:
+        return ""
     hint = f"{path}.loop"
     with contextlib.suppress(OSError):
         # Where it was found last: there are as many devices as sandboxes.
         last = os.readlink(hint)
-        if _backing_file(last) == wanted:
+        if _backing(last) == wanted:
             return f"/dev/{last}"
+    called = os.path.basename(os.path.realpath(path))
     for name in os.listdir("/sys/block"):
-        if name.startswith("loop") and _backing_file(name) == wanted:
+        if name.startswith("loop") and _name_of_file(name) == called and _backing(name) == wanted:
             with contextlib.suppress(OSError):
                 draft = f"{hint}.{os.getpid()}"
                 os.symlink(name, draft)

@@ -116,9 +116,10 @@ class Headroom(Watch):
 def _unwritten(directory: str) -> Generator[None, None, tuple[int, int]]:
     """Bytes that sandboxes have written and this file system was not asked for yet, and how many disks are on it."""
     found = disks = 0
-    for image, device in disk.devices().items():
+    here = os.stat(directory).st_dev
+    for device, backing in disk.devices():
         with contextlib.suppress(OSError, ValueError):
-            if os.stat(image).st_dev == os.stat(directory).st_dev:
+            if backing.device == here:
                 disks += 1
                 with open(f"{_TABLE}/{os.path.basename(device)}/delayed_allocation_blocks", encoding="ascii") as file:
                     found += int(file.read()) * _BLOCK

@@ -39,8 +39,7 @@ def give_up(places: Layout, sandbox: str) -> list[int]:
 
 def reach(places: Layout, sandbox: str, images: list[str]) -> dict[str, int]:
     """Descriptors of the file systems on those of these disks that are mounted somewhere."""
-    devices = disk.devices()
-    mounted = {image: devices[real] for image in images if (real := os.path.realpath(image)) in devices}
+    mounted = {image: device for image in images if (device := disk.device_of(image))}
     if not mounted:
         return {}
     found = {}

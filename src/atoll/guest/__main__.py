@@ -3,8 +3,8 @@
 `python -I -S …/atoll/guest/__main__.py LINE --config JSON` needs only the directories `atoll/guest` and `atoll/wire`.
 LINE is how it reaches its keeper: `--control-fd N` is a Unix socket that it inherits, `--control-path PATH` one that it
 connects to, and `--stream-fds R,W` a stream of bytes with a switchboard at its other end. Over it the guest says
-`{"serving": true}` when it is ready for clients. `--descend USER,GROUP,PROCESSES,RENAMED` is for one that starts as
-root of a kernel of its own; see `descending`.
+`{"serving": true}` when it is ready for clients. `--descend USER,GROUP,PROCESSES,RENAMED,ALONE` is for one that starts
+as root of a kernel of its own; see `descending`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SET_DUMPABLE, _SET_CHILD_SUBREAPER = 4, 36
 _THINKING = 0.5
 _LINES = ("--control-fd", "--control-path", "--stream-fds")
 _USAGE = (
-    "usage: __main__.py (--control-fd N | --control-path PATH | --stream-fds R,W) --config JSON [--descend U,G,N,R]"
+    "usage: __main__.py (--control-fd N | --control-path PATH | --stream-fds R,W) --config JSON [--descend U,G,N,R,A]"
 )
 
 

@@ -57,6 +57,17 @@ class Magics:
         os.chdir(os.path.expanduser(self._filled(path).strip("\"'") or "~"))
         _say(os.getcwd())
 
+    def pwd(self, rest: str) -> str:
+        return os.getcwd()
+
+    def writefile(self, path: str, body: str) -> None:
+        """The rest of a cell as a file; `-a` before its name appends. Raises OSError."""
+        appends = path.startswith("-a ")
+        name = os.path.expanduser(self._filled(path[3:] if appends else path).strip().strip("\"'"))
+        _say("%s %s" % ("Appending to" if appends else "Writing", name))
+        with open(name, "a" if appends else "w", encoding="utf-8") as file:
+            file.write(body if body.endswith("\n") or not body else body + "\n")
+
     def env(self, text: str) -> Any:
         """All variables, the value of one, or one that is set."""
         name, equals, value = text.partition("=" if "=" in text else " ")

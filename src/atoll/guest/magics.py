@@ -62,6 +62,9 @@ def _is_open(lines: List[str]) -> bool:
 def _command(names: Optional[str], command: str) -> Optional[str]:
     if not command.strip("! \t"):
         return None
+    if command.startswith("!"):
+        gives = "" if names is None else names + " = "
+        return "%s__magics__.lines(%r)" % (gives, command.lstrip("! \t"))
     if names is not None:
         return "%s = __magics__.lines(%r)" % (names, command)
     return "__magics__.system(%r)" % command
@@ -76,7 +79,9 @@ def _line(names: Optional[str], text: str) -> Optional[str]:
         if _parses(rest, "eval"):
             return "__magics__.timed(lambda: (%s))" % rest
         return "__magics__.start(); %s; __magics__.stop()" % rest.rstrip(";") if _parses(rest, "exec") else None
-    if name not in ("pip", "timeit", "cd", "env") or (name == "timeit" and not rest):
+    if name == "ls":
+        return _command(names, text)
+    if name not in ("pip", "timeit", "cd", "env", "pwd") or (name == "timeit" and not rest):
         return None
     return "%s__magics__.%s(%r)" % (names + " = " if names else "", name, rest)
 
@@ -86,6 +91,8 @@ def _cell(name: str, rest: str, body: str) -> Optional[str]:
         return "__magics__.script(%r, %r)" % (name, body)
     if name == "timeit":
         return "__magics__.timeit(%r, %r)" % (rest, body)
+    if name == "writefile" and rest:
+        return "__magics__.writefile(%r, %r)" % (rest, body)
     if name == "time":
         inner = body if _parses(body, "exec") else translated(body)
         # It stands where the first line was. `interpreter.py` stops the clock, so that the last value stays the last.

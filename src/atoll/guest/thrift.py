@@ -7,6 +7,7 @@ largest process, as Linux would. It is a courtesy to what else runs here, and no
 from __future__ import annotations
 
 import os
+from time import monotonic
 from typing import Dict, Optional
 
 from .killing import Killer, send
@@ -18,6 +19,29 @@ _KILL = 9
 # Bytes a second that a sandbox may fill at most; the guest looks before what is left can be full.
 _FASTEST = 2 << 30
 _SHORTEST, _LONGEST = 0.01, 1.0
+# gVisor frees what a process had after its end, in so many seconds at most.
+_FREEING = 1.0
+
+
+class Decision:
+    """Whether another process has to be killed: not while what the last one had is being freed."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._most = 0
+        self._until = float("-inf")
+
+    def must_kill(self, now: float, used: int, *, victim_alive: bool) -> bool:
+        """The answer, which the caller acts on; `victim_alive` is whether the last one still is."""
+        if used <= self._limit:
+            return False
+        if victim_alive:
+            self._most, self._until = max(self._most, used), now + _FREEING
+            return False
+        if now < self._until and used <= self._most:
+            return False
+        self._most, self._until = used, now + _FREEING
+        return True
 
 
 class Thrift:
@@ -28,14 +52,16 @@ class Thrift:
         self._killer = killer
         self._victims = victims
         self._limit = limit
+        self._decision = Decision(limit)
         self._victim = 0
         self._file = os.open("/proc/meminfo", os.O_RDONLY | os.O_CLOEXEC)
         self._look()
 
     def _look(self) -> None:
-        left = self._limit - self._used()
+        used = self._used()
+        left = self._limit - used
         if left <= 0:
-            self._kill_largest()
+            self._make_room(used)
         self._loop.after(min(max(left / _FASTEST, _SHORTEST), _LONGEST), self._look)
 
     def _used(self) -> int:
@@ -45,10 +71,11 @@ class Thrift:
             found[name] = int(rest.split()[0]) << 10
         return found[b"MemTotal"] - found[b"MemFree"]
 
-    def _kill_largest(self) -> None:
+    def _make_room(self, used: int) -> None:
         table = tasks()
-        if self._victim in table and table[self._victim].alive:
-            return  # what it had is not free yet
+        alive = self._victim in table and table[self._victim].alive
+        if not self._decision.must_kill(monotonic(), used, victim_alive=alive):
+            return
         largest: Optional[int] = max(self._killer.ours(table), key=lambda pid: table[pid].memory, default=None)
         if largest is not None:
             self._victim = largest

@@ -184,9 +184,10 @@ def lacking(language: Language) -> str:
 
 def remedy(language: Language, image: bool) -> str:
     """How to get it into sandboxes, which see the programs of their image or of their host."""
+    what = "them" if " and " in language.needs else "it"
     if image:
-        return "It sees the programs of its image only: use an image that has it."
-    return "Install it on the host (`%s`), or use an image that has it." % language.get
+        return "It sees the programs of its image only: use an image that has %s." % what
+    return "Install %s on the host (`%s`), or use an image that has %s." % (what, language.get, what)
 
 
 def known() -> str:

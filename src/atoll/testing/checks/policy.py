@@ -80,7 +80,7 @@ class PolicyChecks(Checks):
             seen = sandbox.run(look).stdout
             assert "54321" in seen
             assert word not in seen
-            assert sandbox.run(["kill", "-0", str(pid)]).exit_code != 0 or pid in {p.pid for p in sandbox.processes()}
+            assert sandbox.run(f"kill -0 {pid}").exit_code != 0 or pid in {p.pid for p in sandbox.processes()}
 
     @needs(Capability.COMMANDS, Capability.ISOLATION)
     def test_code_runs_as_an_ordinary_user(self, sandbox: Sandbox) -> None:
