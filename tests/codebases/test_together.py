@@ -19,7 +19,7 @@ from atoll.codebases.manifest import Entry
 from atoll.codebases.shelf import Shelf
 
 from . import child
-from .looking import blobs, check_store, tree_of, versions
+from .looking import blobs, check_store, current, tree_of, versions
 
 HOLD = """
 import os, sys
@@ -265,7 +265,7 @@ def test_a_version_that_was_removed_cannot_be_used(codebases, shelf, source):
     codebases.write("project", "x", b"")
     with pytest.raises(FileNotFoundError):
         locks.in_use(use.directory)
-    fd = locks.in_use(os.path.dirname(shelf.tree_of("project")[0]))
+    fd = locks.in_use(os.path.dirname(current(shelf, "project")))
     os.close(fd)
 
 

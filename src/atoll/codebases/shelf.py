@@ -206,12 +206,6 @@ class Shelf:
                 return named.use(version)
             return self._versions(codebase).use(version)
 
-    def tree_of(self, codebase: str | Codebase) -> tuple[str, int]:
-        """The path of the current version's tree, and its number. Only `use` keeps it from being removed."""
-        versions = self._versions(codebase)
-        version = versions.current().version
-        return f"{versions.place(version)}/tree", version
-
     def entries(self, codebase: str | Codebase, version: int) -> Entries:
         """What is in a version. Raises FileMissing: there is no such version, or no more."""
         with explained(self.home):

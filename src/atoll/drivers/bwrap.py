@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..codebases.layered import LayeredHistory
+from ..codebases.standing import pinning
 from ..driver import Register
 from ..engine import orders
 from ..engine.launch import cloudpickle_directory
@@ -84,7 +85,7 @@ class BwrapDriver(StewardDriver, LayeredHistory):
                 environment = choosing.environment(spec, packages and packages.data, state_dir())
                 stands["environment"] = kept.enter_context(cache.in_use(environment))
             more = {"stands": stands}
-            return [await self._make(spec, _pinning(register), resume, more=more) for _ in range(count)]
+            return [await self._make(spec, pinning(register), resume, more=more) for _ in range(count)]
 
     async def workshop(self, spec: Spec, shown: Sequence[str]) -> Handle:
         return await self._make(spec, None, more={"stands": {"shown": list(shown)}})
@@ -111,22 +112,3 @@ class BwrapDriver(StewardDriver, LayeredHistory):
         from ..engine import probe
 
         return await self.io.in_thread(lambda: [*probe.layers(), *bwrap_binary.layers()])
-
-
-def _pinning(register: Register) -> Register:
-    """Whoever is written down has its version of a codebase kept, until it is destroyed."""
-
-    def pin_and_register(handle: Handle) -> None:
-        if not handle.data.get("codebase"):
-            register(handle)
-            return
-        from ..codebases import uses
-
-        uses.pin(handle.data, handle.id)
-        try:
-            register(handle)
-        except BaseException:
-            uses.unpin(handle.data, handle.id)
-            raise
-
-    return pin_and_register

@@ -8,6 +8,7 @@ import random
 from typing import Any
 
 from ..engine import disk, layout, orders, roottree
+from ..engine.copied import copy_source
 from ..engine.launch import cloudpickle_directory
 from ..engine.limits import DEFAULT_DISK
 from ..engine.settings import FIRST_UID, UIDS
@@ -55,7 +56,7 @@ def job_for(spec: Spec, box: str, resume: Handle | None, home: str) -> dict[str,
     size = _disk(spec)
     grounded = os.geteuid() == 0
     if not grounded and source is not None and resume is None and spec.snapshot is None:
-        _copy(source, f"{box}/{FILES}/work")
+        copy_source(source, f"{box}/{FILES}/work")
     runtime = docker_finding.runtime()
     attached = runtime is not None and "runsc" in runtime
     plan = Plan(
@@ -180,15 +181,6 @@ def _furnish(box: str, uid: int, gid: int, known: str) -> None:
             file.write(content)
     for name in (LINE, _VOID, "etc"):
         roottree.open_to_all(f"{box}/{name}")
-
-
-def _copy(source: str, target: str) -> None:
-    import shutil
-
-    try:
-        shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
-    except (OSError, shutil.Error) as error:
-        raise CreateFailed(f"The source {source} cannot be copied: {error}") from error
 
 
 def _written(spec: Spec, box: str, *, grounded: bool, attached: bool) -> list[Bind]:

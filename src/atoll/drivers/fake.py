@@ -10,12 +10,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from ..engine.copied import copy_source
 from ..engine.launch import cloudpickle_directory
 from ..engine.steward.history import CopiedHistory
 from ..engine.steward.lines import guest_command, package_directory
 from ..engine.steward.processes import ProcessWall
 from ..engine.steward.wall import FILES
-from ..errors import CreateFailed
 from ..types import Capability, Enforcement, Handle, Layer, Resources, Spec
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -75,14 +75,6 @@ class FakeDriver(CopiedHistory):
 
 def _furnish(root: str, spec: Spec) -> None:
     """The directory of a new sandbox, with a copy of the source in its workspace."""
-    import shutil
-
     workspace = root + spec.workdir
     os.makedirs(os.path.join(root, "tmp"), mode=0o700)
-    if spec.source is None or spec.snapshot is not None:
-        os.makedirs(workspace)
-        return
-    try:
-        shutil.copytree(spec.source, workspace, symlinks=True)
-    except (OSError, shutil.Error) as error:
-        raise CreateFailed(f"The source {spec.source} cannot be copied: {error}") from error
+    copy_source(None if spec.snapshot is not None else spec.source, workspace)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from ..engine.copied import copy_source
 from ..engine.limits import DEFAULT_DISK
 from ..engine.steward.history import CopiedHistory
 from ..engine.steward.wall import FILES
-from ..errors import CreateFailed
 from ..types import Capability, Handle, Layer, Spec
 from . import wasm_compiler
 
@@ -91,12 +91,4 @@ def _furnish(files: str, spec: Spec) -> None:
     workspace = root + spec.workdir
     os.mkdir(f"{files}/{_STATE}", 0o700)
     os.makedirs(os.path.join(root, "tmp"), mode=0o700)
-    if spec.source is None:
-        os.makedirs(workspace, exist_ok=True)
-        return
-    import shutil
-
-    try:
-        shutil.copytree(spec.source, workspace, symlinks=True, dirs_exist_ok=True)
-    except (OSError, shutil.Error) as error:
-        raise CreateFailed(f"The source {spec.source} cannot be copied: {error}") from error
+    copy_source(spec.source, workspace)

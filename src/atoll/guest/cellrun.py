@@ -10,7 +10,7 @@ from ..wire.frames import BULK, DATA, EVENT, STDERR, STDOUT, BadFrame, Frame
 from .channel import EVENT_LIMIT, Channel, Operation
 from .contextlink import ContextLink
 from .endings import death
-from .loop import Timer
+from .loop import Timer, nothing
 from .machine import Machine
 from .outlet import Outlet
 from .pressing import Pressing
@@ -51,7 +51,7 @@ class Cell(Operation):
         self.outlet = Outlet(channel, limit)
         self.wanted = True
         self.link: Optional[ContextLink] = None
-        self.resume: Callable[[], None] = _nothing
+        self.resume: Callable[[], None] = nothing
         self.cancelled: Callable[[Cell], None] = _ignore
 
     def writable(self) -> None:
@@ -231,10 +231,6 @@ def _error(said: Any) -> Optional[Dict[str, str]]:
         "value": str(said.get("value"))[:_TEXT_LIMIT],
         "traceback": str(said.get("traceback"))[:_TEXT_LIMIT],
     }
-
-
-def _nothing() -> None:
-    pass
 
 
 def _ignore(_cell: Cell) -> None:

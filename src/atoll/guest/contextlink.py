@@ -11,7 +11,7 @@ from ..wire.frames import CALL, DATA, END, EVENT, OPEN, STDERR, STDOUT, BadFrame
 from . import packets
 from .contextstart import ContextSettings, Started, start
 from .killing import send
-from .loop import IN, OUT, Callback
+from .loop import IN, OUT, Callback, nothing
 from .machine import Machine
 from .marks import put_mark
 from .packets import SETTLE
@@ -84,7 +84,7 @@ class ContextLink:
             fd,
             take=lambda data: listener.output(stream, data),
             room=listener.room,
-            ended=_nothing,
+            ended=nothing,
             before=lambda: self._read(_QUEUED),
         )
 
@@ -100,13 +100,13 @@ class ContextLink:
     def feed(self, payload: bytes, taken: Callback) -> None:
         """Hand it input for the request that runs; `taken` is called when that has gone."""
         self._unsent.extend(
-            (encode(self._number, DATA, payload[at : at + PACKET]), _nothing) for at in range(0, len(payload), PACKET)
+            (encode(self._number, DATA, payload[at : at + PACKET]), nothing) for at in range(0, len(payload), PACKET)
         )
         self._unsent.append((b"", taken))
         self._write()
 
     def _send_all(self, parts: Iterable[bytes]) -> None:
-        self._unsent.extend((part, _nothing) for part in parts)
+        self._unsent.extend((part, nothing) for part in parts)
         if len(self._unsent) > _MOST_UNSENT:
             self.kill()  # it asks and asks and does not listen
         self._write()
@@ -242,7 +242,3 @@ class ContextLink:
         self._read(1 << 16)
         self._loop.forget(self._sock.fileno())
         self._listener.exited()
-
-
-def _nothing() -> None:
-    pass

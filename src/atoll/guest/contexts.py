@@ -11,6 +11,7 @@ from .channel import Channel, Operation
 from .context import Context
 from .contextstart import ContextSettings
 from .lasting import Standing
+from .loop import nothing
 from .machine import Machine
 from .refusal import BUSY, INVALID_INPUT, Refused, invalid
 from .surroundings import checked_cwd, checked_env, checked_start
@@ -41,7 +42,7 @@ class Contexts:
     def replace(self, kept: List[ContextSettings]) -> None:
         """Forget all contexts, with what they run, and have those of a checkpoint."""
         for context in self._contexts.values():
-            context.restart(_nothing, "the sandbox was rolled back")
+            context.restart(nothing, "the sandbox was rolled back")
         self._contexts = {}
         self.revive(kept)
 
@@ -164,7 +165,3 @@ def _canonical(language: str) -> str:
     """The name that a language is known by here; an unknown one stays as it is, and is refused when it is needed."""
     known = toolchains.find(language)
     return language if known is None else known.name
-
-
-def _nothing() -> None:
-    pass

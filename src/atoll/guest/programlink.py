@@ -16,7 +16,7 @@ from .contextlink import Listener
 from .contextstart import ContextSettings
 from .descriptors import close_all, pipe
 from .killing import send
-from .loop import Callback
+from .loop import Callback, nothing
 from .machine import Machine
 from .pipes import Source
 from .proc import TICKS
@@ -178,7 +178,7 @@ class ProgramLink:
         def take(data: bytes) -> None:
             self._heard(stream, data)
 
-        return Source(self._machine.loop, fd, take=take, room=self._listener.room, ended=_nothing)
+        return Source(self._machine.loop, fd, take=take, room=self._listener.room, ended=nothing)
 
     def _heard(self, stream: int, data: bytes) -> None:
         if stream == STDERR:
@@ -243,7 +243,3 @@ class ProgramLink:
     def _end_soon(self, answer: Dict[str, Any]) -> None:
         """Not before whoever has made the request knows that it was made."""
         self._machine.loop.soon(lambda: self._end(answer))
-
-
-def _nothing() -> None:
-    pass

@@ -18,7 +18,7 @@ from .contextlink import Listener
 from .contextstart import ContextSettings
 from .descriptors import close_all, pipe
 from .killing import send
-from .loop import Timer
+from .loop import Timer, nothing
 from .machine import Machine
 from .pipes import Sink, Source
 from .programlink import ProgramLink
@@ -82,7 +82,7 @@ class ShellLink(ProgramLink):
             raise
         close_all([commands, status, stdout, stderr])
         self._commands = Sink(machine.loop, commands_end)
-        self._statuses = Source(machine.loop, status_end, self._hear, lambda: _STATUS_LIMIT, _nothing)
+        self._statuses = Source(machine.loop, status_end, self._hear, lambda: _STATUS_LIMIT, nothing)
         machine.reaper.watch(self.pid, self._exited)
         self._write(_SETUP)
 
@@ -250,8 +250,4 @@ def _has(pid: int, signals: bytes) -> bool:
 
 
 def _consumed(_size: int) -> None:
-    pass
-
-
-def _nothing() -> None:
     pass

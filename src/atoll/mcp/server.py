@@ -9,8 +9,8 @@ from typing import Any
 import atoll
 
 from ..errors import AtollError, InvalidInput
+from ..schema import fitting
 from . import catalog, revisions
-from .arguments import check
 from .calls import Call, Cancelled
 from .desk import Desk, Outcome, Progress, refused
 from .encoding import encoded, error_line, progress_line, result_line
@@ -209,7 +209,7 @@ class Server:
         if not isinstance(arguments, dict):
             raise Refused(revisions.INVALID_PARAMS, "arguments is no object.")
         try:
-            check(schema, arguments)
+            fitting(schema, arguments)
             done = self._run(send, str(name), arguments, meta)
         except AtollError as error:
             done = refused(str(error))

@@ -11,8 +11,8 @@ import signal
 import sys
 from typing import Any
 
-from ...errors import CreateFailed
 from ...types import Capability, Handle, Layer, Spec
+from ..copied import copy_source
 from .client import StewardDriver
 from .wall import FILES
 
@@ -99,15 +99,7 @@ def _furnish(root: str, spec: Spec) -> None:
     """The directory of a new sandbox, with a copy of the source in its workspace."""
     workspace = root + spec.workdir
     os.makedirs(os.path.join(root, "tmp"), mode=0o700)
-    if spec.source is None:
-        os.makedirs(workspace, exist_ok=True)
-        return
-    import shutil
-
-    try:
-        shutil.copytree(spec.source, workspace, symlinks=True, dirs_exist_ok=True)
-    except (OSError, shutil.Error) as error:
-        raise CreateFailed(f"The source {spec.source} cannot be copied: {error}") from error
+    copy_source(spec.source, workspace)
 
 
 def _kill_marked(name: str) -> None:
