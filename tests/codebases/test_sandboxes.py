@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from atoll import CodebaseNotFound, Codebases, InvalidInput, Sandbox
+from atoll.codebases import tidying
 from atoll.codebases.shelf import Shelf
 from atoll.engine import launch
 
@@ -132,13 +133,13 @@ def test_a_version_is_kept_for_its_sandboxes_and_goes_after_them(codebases, sour
     made = codebases.create("project", source)
     with Sandbox.create(codebase="project", preset="full-access") as sandbox:
         codebases.write("project", "readme.md", "newer\n")
-        Shelf().collect_garbage()
+        tidying.collect(Shelf().home)
         assert versions(home, made.id) == [1, 2]
         sandbox.stop()
-        Shelf().collect_garbage()
+        tidying.collect(Shelf().home)
         sandbox.resume()
         assert sandbox.files.read("readme.md") == "hello\n"
-    Shelf().collect_garbage()
+    tidying.collect(Shelf().home)
     assert versions(home, made.id) == [2]
     check_store(home)
 
@@ -147,15 +148,15 @@ def test_a_deleted_codebase_stays_below_its_sandboxes(codebases, source, home):
     made = codebases.create("project", source)
     with Sandbox.create(codebase="project", preset="full-access") as sandbox:
         codebases.delete("project")
-        Shelf().collect_garbage()
+        tidying.collect(Shelf().home)
         assert sandbox.files.read("src/run.sh") == "#!/bin/sh\n"
         sandbox.stop()
-        Shelf().collect_garbage()
+        tidying.collect(Shelf().home)
         sandbox.resume()
         assert sandbox.files.read("src/run.sh") == "#!/bin/sh\n"
         with pytest.raises(CodebaseNotFound):
             Sandbox.create(codebase="project", preset="full-access")
-    Shelf().collect_garbage()
+    tidying.collect(Shelf().home)
     assert not os.path.exists(f"{home}/codebases/{made.id}")
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from tests import thorough
 
 from atoll import FileError
-from atoll.codebases import blobs as blobs_module, intake
+from atoll.codebases import blobs as blobs_module, intake, tidying
 from atoll.codebases.shelf import Shelf
 
 from .looking import blobs, check_store, current, tree_of
@@ -287,7 +287,7 @@ def test_where_a_file_has_all_the_links_it_can_have_a_new_one_is_made(
     os.close(use.descriptor)
     (source / "x").write_text("x")
     assert same("project", source, times=False)
-    shelf.collect_garbage()
+    tidying.collect(shelf.home)
     check_store(home)
 
 
@@ -300,7 +300,7 @@ def test_where_there_are_no_hard_links_files_are_copied(codebases, source, home,
     monkeypatch.setattr(os, "link", no_links)
     codebases.create("project", source)
     assert same("project", source)
-    Shelf().collect_garbage()
+    tidying.collect(Shelf().home)
     assert blobs(home) == []
     (source / "readme.md").write_text("other")
     codebases.upload("project", source)

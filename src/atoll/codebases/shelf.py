@@ -236,11 +236,6 @@ class Shelf:
         with explained(self.home):
             Versions(self.home, id).unpin(version, user)
 
-    def collect_garbage(self) -> int:
-        """Remove what nobody uses: old versions, half-made ones, and files in none; how many files that were."""
-        with explained(self.home):
-            return tidying.collect(self.home)
-
     def _versions(self, codebase: str | Codebase) -> Versions:
         return Versions(self.home, self.get(codebase).id)
 

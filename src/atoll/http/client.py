@@ -12,8 +12,8 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, IncompleteRead, RemoteDisconnected
 from typing import Any, NamedTuple
 
@@ -300,21 +300,19 @@ class _Connection:
                     return head
 
 
-class _told:  # noqa: N801 - reads as a statement
-    """What goes wrong in its block is raised as Lost."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, TimeoutError):
-            raise Lost("It took too long.") from error
-        if isinstance(error, RemoteDisconnected):
-            raise Lost("The server closed the connection without an answer.", stale=True) from error
-        if isinstance(error, OSError):
-            raise Lost(f"The connection broke: {error.strerror or type(error).__name__}.", stale=True) from error
-        if isinstance(error, HTTPException | ValueError):
-            raise Lost("What the server answered is no HTTP.") from None
+@contextmanager
+def _told() -> Iterator[None]:
+    """What goes wrong inside is raised as Lost."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise Lost("It took too long.") from error
+    except RemoteDisconnected as error:
+        raise Lost("The server closed the connection without an answer.", stale=True) from error
+    except OSError as error:
+        raise Lost(f"The connection broke: {error.strerror or type(error).__name__}.", stale=True) from error
+    except (HTTPException, ValueError):
+        raise Lost("What the server answered is no HTTP.") from None
 
 
 def _is_clear(head: HTTPResponse) -> bool:
@@ -372,14 +370,7 @@ def _connect(address: Address, proxy: Proxy | None, within: float) -> socket.soc
     called = f"{'the proxy ' if proxy else ''}{address.host}{f':{address.port}' if address.port else ''}"
     try:
         if address.scheme == "unix":
-            connection = socket.socket(socket.AF_UNIX)
-            try:
-                connection.settimeout(within)
-                connection.connect(address.host)
-            except BaseException:
-                connection.close()
-                raise
-            return connection
+            return _connect_unix(address.host, within)
         connection = socket.create_connection((address.host, address.port), within)
     except socket.gaierror as error:
         again = error.errno == socket.EAI_AGAIN
@@ -394,6 +385,17 @@ def _connect(address: Address, proxy: Proxy | None, within: float) -> socket.soc
     for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 4)):
         if hasattr(socket, option):
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return connection
+
+
+def _connect_unix(path: str, within: float) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.settimeout(within)
+        connection.connect(path)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

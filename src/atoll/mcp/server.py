@@ -273,11 +273,6 @@ def report(error: BaseException) -> None:
 
 
 def _shape(done: Outcome, revision: str) -> str:
-    if done.ready is not None:
-        text = f'{{"content":{done.ready[0]}'
-        if revisions.has_structure(revision):
-            text += f',"structuredContent":{done.ready[1]}'
-        return _stamped(text + "}", revision)
     result: dict[str, Any] = {"content": done.content}
     if done.structured is not None and revisions.has_structure(revision):
         result["structuredContent"] = done.structured

@@ -57,10 +57,11 @@ class Compatible:
             request["tools"] = [dict(tool) for tool in tools]
         body = encode(request)
 
-        async def attempt(left: float) -> Reply | Failure:
-            from ..http.client import Ticket
-            from .threads import in_thread
+        # Before the time runs: the imports take a while.
+        from ..http.client import Ticket
+        from .threads import in_thread
 
+        async def attempt(left: float) -> Reply | Failure:
             ticket = Ticket()
             return await in_thread(lambda: self._attempt(body, max_tokens, ticket, left), ticket.cancel)
 
