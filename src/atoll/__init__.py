@@ -83,6 +83,7 @@ if TYPE_CHECKING:
         Layer,
         Match,
         Metrics,
+        Offers,
         PathRule,
         Permissions,
         ProcessInfo,
@@ -143,6 +144,7 @@ __all__ = [
     "ModelError",
     "NotDirectory",
     "NotEmpty",
+    "Offers",
     "PackagesFailed",
     "PathRule",
     "Permissions",
@@ -201,7 +203,7 @@ _ELSEWHERE = {
 _TYPES = {
     "Applied", "Capability", "Change", "Checkpoint", "Chunk", "CodeError", "Codebase", "Completed",
     "ContextInfo", "Denial", "Execution", "Explanation", "FileEvent", "FileInfo", "Handle", "Info", "Layer",
-    "Match", "Metrics", "PathRule", "Permissions", "ProcessInfo", "Resources", "Result", "Snapshot", "Spec",
+    "Match", "Metrics", "Offers", "PathRule", "Permissions", "ProcessInfo", "Resources", "Result", "Snapshot", "Spec",
     "Transfer", "Upload", "Variable",
 }  # fmt: skip
 

@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple, Protocol
 
 from .errors import Unsupported
 from .io import IO, Stream
-from .types import Capability, Denial, Handle, Info, Isolation, Json, Layer, Metrics, Permissions, Spec, Status
+from .types import Capability, Denial, Handle, Info, Isolation, Json, Layer, Metrics, Offers, Permissions, Spec, Status
 
 AUDIT = ("files", "gate")
 """The sources of denials that need no driver."""
@@ -45,11 +45,11 @@ class Staged(NamedTuple):
 class GuestStream(Protocol):
     """A byte stream to a guest. `recv` gives b"" at the end; `close` never blocks and never raises.
 
-    Both `send` and `recv` raise TimeoutError or another OSError, and nothing else; `send` also when not all was
-    taken `within` so many seconds. `stale` says of an idle stream that it has ended or holds bytes nobody asked for.
+    Both `send` and `recv` raise TimeoutError or another OSError, and nothing else. `stale` says of an idle stream that
+    it has ended or holds bytes nobody asked for.
     """
 
-    async def send(self, data: bytes, within: float | None = None) -> None: ...
+    async def send(self, data: bytes) -> None: ...
     async def recv(self, timeout: float | None = None) -> bytes: ...
     def stale(self) -> bool: ...
     def close(self) -> None: ...
@@ -57,6 +57,8 @@ class GuestStream(Protocol):
 
 class Driver(ABC):
     """One wall. Instances are cheap, hold no sandbox, and may be used by many threads or tasks.
+
+    What `offers` does not name is never asked of it: the fields of a spec and the calls are refused before.
 
     Every method may raise `SandboxGone` for a handle whose sandbox has ended.
     """
@@ -74,6 +76,10 @@ class Driver(ABC):
 
     def __init__(self, io: IO) -> None:
         self.io = io
+
+    async def offers(self) -> Offers:
+        """What it can do here and now, at most `capabilities`; asked often, so it answers at once or remembers."""
+        return Offers(self.capabilities, self.names_images)
 
     @abstractmethod
     async def create(self, spec: Spec, register: Register, resume: Handle | None = None) -> Handle:

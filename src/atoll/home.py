@@ -38,7 +38,7 @@ def state_dir() -> str:
         if stat.S_ISDIR(found.st_mode) and found.st_mode & _OTHERS and found.st_uid == os.geteuid():
             found = _closed(path)
         way = (os.geteuid(), path, found.st_dev, found.st_ino)
-        reason = "" if way in _reached else _exchangeable(path)
+        reason = "" if way in _reached else exchangeable(path)
     except OSError as error:
         raise StoreError(
             f"The state directory {path} cannot be made: {error.strerror}.",
@@ -89,8 +89,9 @@ def _closed(path: str) -> os.stat_result:
         os.close(fd)
 
 
-def _exchangeable(path: str) -> str:
-    """Why somebody else could put another directory in the place of this one; empty if nobody could. Raises OSError.
+def exchangeable(path: str) -> str:
+    """Why somebody else could put another directory in the place of this one, which is absolute; empty if nobody could.
+    Raises OSError.
 
     Each directory on the way must belong to this user or root, and so must each link, whose target is looked at, too.
     """

@@ -46,11 +46,8 @@ class Shield(Protocol):
 class IO(Protocol):
     """What a coroutine of the host side may wait for. One socket may be sent to and received from at once."""
 
-    async def recv(self, sock: socket.socket, size: int, timeout: float | None, eager: float = 0.0) -> bytes:
+    async def recv(self, sock: socket.socket, size: int, timeout: float | None) -> bytes:
         """Bytes, or b"" at the end of the stream. What is cancelled or late has taken nothing.
-
-        `eager` is for how many seconds one may look again and again before going to sleep: being woken up takes
-        longer than a short answer does.
 
         Raises:
             TimeoutError: nothing came in time.
@@ -61,11 +58,11 @@ class IO(Protocol):
     ) -> tuple[bytes, list[int]]:
         """One message and the descriptors that came with it. Raises TimeoutError as `recv` does."""
 
-    async def send(self, sock: socket.socket, data: bytes, within: float | None = None) -> None:
+    async def send(self, sock: socket.socket, data: bytes) -> None:
         """All of `data`.
 
         Raises:
-            TimeoutError: the peer took nothing for `SEND_TIMEOUT` seconds, or not all of it `within` so many.
+            TimeoutError: the peer took nothing for `SEND_TIMEOUT` seconds.
         """
 
     def who(self) -> object:
@@ -97,10 +94,10 @@ class BlockingIO:
     reader and its writer, poll's is not.
     """
 
-    async def recv(self, sock: socket.socket, size: int, timeout: float | None, eager: float = 0.0) -> bytes:
+    async def recv(self, sock: socket.socket, size: int, timeout: float | None) -> bytes:
         _unblock(sock)
         while True:
-            _wait(sock, select.POLLIN, timeout, eager)
+            _wait(sock, select.POLLIN, timeout)
             try:
                 return sock.recv(size)
             except BlockingIOError:
@@ -117,15 +114,14 @@ class BlockingIO:
             except BlockingIOError:
                 continue
 
-    async def send(self, sock: socket.socket, data: bytes, within: float | None = None) -> None:
+    async def send(self, sock: socket.socket, data: bytes) -> None:
         _unblock(sock)
         rest: bytes | memoryview = data
-        until = None if within is None else time.monotonic() + within
         while rest:
             try:
                 sent = sock.send(rest)
             except BlockingIOError:
-                _wait(sock, select.POLLOUT, _patience(until))
+                _wait(sock, select.POLLOUT, SEND_TIMEOUT)
             else:
                 if sent == len(rest):
                     return
@@ -157,28 +153,21 @@ class BlockingIO:
 class AnyIO:
     """The same on whichever event loop runs, asyncio or trio, through anyio."""
 
-    async def recv(self, sock: socket.socket, size: int, timeout: float | None, eager: float = 0.0) -> bytes:
-        return await self._receive(sock, lambda: sock.recv(size), timeout, eager)
+    async def recv(self, sock: socket.socket, size: int, timeout: float | None) -> bytes:
+        return await self._receive(sock, lambda: sock.recv(size), timeout)
 
     async def recv_fds(
         self, sock: socket.socket, size: int, count: int, timeout: float | None
     ) -> tuple[bytes, list[int]]:
         return await self._receive(sock, lambda: _recv_fds(sock, size, count), timeout)
 
-    async def _receive(
-        self, sock: socket.socket, take: Callable[[], T], timeout: float | None, eager: float = 0.0
-    ) -> T:
+    async def _receive(self, sock: socket.socket, take: Callable[[], T], timeout: float | None) -> T:
         import anyio
         import anyio.lowlevel
 
         _unblock(sock)
         # Before and not after: a cancellation must not lose what was taken.
         await anyio.lowlevel.checkpoint()
-        if eager and _comes_at_once(sock, eager):
-            try:
-                return take()
-            except BlockingIOError:
-                pass
         with anyio.fail_after(timeout):
             while True:
                 try:
@@ -186,17 +175,16 @@ class AnyIO:
                 except BlockingIOError:
                     await anyio.wait_readable(sock)
 
-    async def send(self, sock: socket.socket, data: bytes, within: float | None = None) -> None:
+    async def send(self, sock: socket.socket, data: bytes) -> None:
         import anyio
 
         _unblock(sock)
         view = memoryview(data)
-        until = None if within is None else time.monotonic() + within
         while view:
             try:
                 view = view[sock.send(view) :]
             except BlockingIOError:
-                with anyio.fail_after(_patience(until)):
+                with anyio.fail_after(SEND_TIMEOUT):
                     await anyio.wait_writable(sock)
 
     def who(self) -> object:
@@ -241,7 +229,6 @@ class Stream:
     """
 
     def __init__(self, io: IO, sock: socket.socket) -> None:
-        self.eager = 0.0
         self._size = RECEIVE_SIZE
         self._io = io
         self._sock = sock
@@ -249,17 +236,17 @@ class Stream:
         self._users = 0
         self._closed = False
 
-    async def send(self, data: bytes, within: float | None = None) -> None:
+    async def send(self, data: bytes) -> None:
         self._users += 1
         try:
-            await self._io.send(self._sock, data, within)
+            await self._io.send(self._sock, data)
         finally:
             self._leave()
 
     async def recv(self, timeout: float | None = None) -> bytes:
         self._users += 1
         try:
-            data = await self._io.recv(self._sock, self._size, timeout, self.eager)
+            data = await self._io.recv(self._sock, self._size, timeout)
         finally:
             self._leave()
         # Who has so much to say may have more; a large buffer for every few bytes would cost more than it helps.
@@ -378,30 +365,7 @@ def _unblock(sock: socket.socket) -> None:
         sock.setblocking(False)
 
 
-def _patience(until: float | None) -> float:
-    """How long to wait for a peer that takes nothing now. Raises TimeoutError when it has had all of its time."""
-    if until is None:
-        return SEND_TIMEOUT
-    left = until - time.monotonic()
-    if left <= 0:
-        raise TimeoutError("not all was taken in time")
-    return min(left, SEND_TIMEOUT)
-
-
-def _comes_at_once(sock: socket.socket, eager: float) -> bool:
-    poller = select.poll()
-    poller.register(sock, select.POLLIN)
-    until = time.monotonic() + eager
-    while not poller.poll(0):
-        if time.monotonic() > until:
-            return False
-        os.sched_yield()
-    return True
-
-
-def _wait(sock: socket.socket, event: int, timeout: float | None, eager: float = 0.0) -> None:
-    if eager and _comes_at_once(sock, eager):
-        return
+def _wait(sock: socket.socket, event: int, timeout: float | None) -> None:
     poller = select.poll()
     poller.register(sock, event)
     # poll() counts milliseconds in an int: more than three weeks are three weeks.

@@ -21,12 +21,6 @@ def current() -> ProcessId:
     return ProcessId(os.getpid(), _started(os.getpid()) or 0, _boot())
 
 
-def identify(pid: int) -> ProcessId | None:
-    """The process that has this pid now, if one runs."""
-    started = _started(pid)
-    return None if started is None else ProcessId(pid, started, _boot())
-
-
 def is_alive(process: ProcessId) -> bool:
     """Whether that very process still runs. One that is dead and not yet reaped does not."""
     return process.boot == _boot() and _started(process.pid) == process.started

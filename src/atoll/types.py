@@ -34,6 +34,7 @@ __all__ = [
     "Level",
     "Match",
     "Metrics",
+    "Offers",
     "PathRule",
     "Permissions",
     "PermissionsLike",
@@ -81,6 +82,19 @@ class Capability(enum.Enum):
     REVIEW = "review"
     SNAPSHOT = "snapshot"
     FORK = "fork"
+    AUDIT = "audit"
+
+
+class Offers(NamedTuple):
+    """What a wall can do in the place where it is asked; everything else is refused before the wall hears of it.
+
+    `names_images` is whether `image=` may be a name that the wall knows, and not only an absolute path. `reasons` says
+    of what the wall has in other places why it has not here: a sentence, and what to do.
+    """
+
+    capabilities: frozenset[Capability]
+    names_images: bool = False
+    reasons: Mapping[Capability, tuple[str, str | None]] = {}
 
 
 class Resources(NamedTuple):

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, strategies as st
 from tests.thorough import examples
 
-from atoll.agent.arguments import fitting
 from atoll.agent.toolspec import MOST_ARGUMENTS, MOST_TEXT, Outcome, Tool, bounded, by_name, check_arguments, check_name
 from atoll.errors import InvalidInput
+from atoll.schema import fitting
 
 POINT = {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}
 SCHEMA = {

@@ -7,7 +7,7 @@ import pytest
 from atoll import Codebases
 from atoll.codebases.shelf import Shelf
 
-from .looking import tree_of
+from .looking import current, tree_of
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def same(shelf):
     """Whether a codebase holds just what a directory does."""
 
     def check(name, directory, **keywords):
-        path, _ = shelf.tree_of(name)
+        path = current(shelf, name)
         return tree_of(path, **keywords) == tree_of(directory, **keywords)
 
     return check

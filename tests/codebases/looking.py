@@ -26,6 +26,13 @@ def tree_of(root, *, times=True):
     return found
 
 
+def current(shelf, name):
+    """The path of the current version's tree."""
+    use = shelf.use(name)
+    os.close(use.descriptor)
+    return use.tree
+
+
 def blobs(home):
     """The paths of all stored files, finished or not."""
     return [

@@ -24,7 +24,7 @@ from atoll import (
 )
 from atoll.codebases import records
 
-from .looking import blobs, check_store, tree_of, versions
+from .looking import blobs, check_store, current, tree_of, versions
 
 
 def test_a_directory_becomes_a_codebase_with_all_that_is_in_it(codebases, source, same):
@@ -40,7 +40,7 @@ def test_directories_keep_their_modes_and_times(codebases, source, shelf):
     (source / "empty").chmod(0o750)
     os.utime(source / "src" / "deep", ns=(10**18, 10**18))
     codebases.create("project", source)
-    tree, _ = shelf.tree_of("project")
+    tree = current(shelf, "project")
     assert os.stat(f"{tree}/empty").st_mode & 0o7777 == 0o750
     assert os.stat(f"{tree}/src/deep").st_mtime_ns == 10**18
 
@@ -49,7 +49,7 @@ def test_without_a_directory_it_is_empty(codebases, shelf):
     made = codebases.create("empty")
     assert (made.version, made.files, made.size) == (0, 0, 0)
     assert codebases.files("empty") == []
-    assert os.listdir(shelf.tree_of("empty")[0]) == []
+    assert os.listdir(current(shelf, "empty")) == []
 
 
 def test_an_upload_says_what_it_changed(codebases, source, same):
@@ -78,7 +78,7 @@ def test_a_touched_file_is_unchanged_and_keeps_its_stored_time(codebases, source
     codebases.create("project", source)
     os.utime(source / "readme.md")
     assert codebases.upload("project", source).version == 1
-    assert os.stat(f"{shelf.tree_of('project')[0]}/readme.md").st_mtime_ns == 10**18
+    assert os.stat(f"{current(shelf, 'project')}/readme.md").st_mtime_ns == 10**18
 
 
 def test_a_change_of_the_mode_alone_is_a_change(codebases, source, same):
@@ -92,7 +92,7 @@ def test_a_change_of_the_mode_alone_is_a_change(codebases, source, same):
 def test_set_uid_bits_are_dropped(codebases, source, shelf):
     (source / "readme.md").chmod(0o6755)
     codebases.create("project", source)
-    assert os.stat(f"{shelf.tree_of('project')[0]}/readme.md").st_mode & 0o7777 == 0o755
+    assert os.stat(f"{current(shelf, 'project')}/readme.md").st_mode & 0o7777 == 0o755
 
 
 def test_what_is_no_file_is_left_out_and_named(codebases, source):
@@ -138,7 +138,7 @@ def test_an_upload_may_go_to_a_directory_and_leave_the_rest(codebases, source, t
     (more / "three").write_text("3")
     done = codebases.upload("project", more, at="src/lib/vendor", delete=False)
     assert (done.added, done.removed) == (1, 0)
-    assert sorted(os.listdir(f"{shelf.tree_of('project')[0]}/src/lib/vendor")) == ["three", "two"]
+    assert sorted(os.listdir(f"{current(shelf, 'project')}/src/lib/vendor")) == ["three", "two"]
 
 
 @pytest.mark.parametrize("at", ["readme.md", "link", "link/x", "readme.md/x"])

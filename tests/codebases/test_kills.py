@@ -14,6 +14,7 @@ import pytest
 from tests import thorough
 
 from atoll import CodebaseNotFound, Codebases, InvalidInput
+from atoll.codebases import tidying
 from atoll.codebases.shelf import Shelf
 
 from . import child
@@ -56,7 +57,7 @@ def test_an_upload_is_whole_or_not_there_whichever_step_it_is_killed_at(codebase
             assert same("project", source), step
         # The next call, whatever it is about, sweeps, and makes a version as if nothing had happened.
         assert codebases.upload("project", source).version == codebases.get("project").version
-        Shelf().collect_garbage()
+        tidying.collect(Shelf().home)
         check_store(home)
         assert same("project", source, times=False), step
         made = codebases.get("project")
@@ -73,7 +74,7 @@ def test_a_create_is_whole_or_not_there(codebases, source, home, same):
         if found:
             assert same("project", source), step
             codebases.delete("project")
-        Shelf().collect_garbage()
+        tidying.collect(Shelf().home)
         check_store(home)
         assert [name for name in os.listdir(home / "codebases") if name.startswith("cb-")] == []
         if not killed:
@@ -91,7 +92,7 @@ def test_a_delete_is_done_or_not(codebases, source, home, same):
             codebases.delete("project")
         except CodebaseNotFound:
             pass
-        Shelf().collect_garbage()
+        tidying.collect(Shelf().home)
         check_store(home)
         assert not (home / "codebases" / made.id).exists(), step
         if not killed:
@@ -113,7 +114,7 @@ def test_a_commit_is_whole_or_not_there(codebases, source, home, same):
         expected = b"hello\nmore\n" if now.version > made.version else b"hello\n"
         assert codebases.read("project", "readme.md") == expected, step
         codebases.upload("project", source)
-        Shelf().collect_garbage()
+        tidying.collect(Shelf().home)
         check_store(home)
         assert same("project", source, times=False), step
         made = codebases.get("project")
@@ -131,11 +132,11 @@ def test_a_garbage_collection_removes_nothing_that_is_needed_whichever_step_it_i
         old = tree_of(use.tree)
         for directory in (other, source):
             codebases.upload("project", directory)
-        killed = child.killed_at(step, Shelf().collect_garbage)
+        killed = child.killed_at(step, lambda: tidying.collect(Shelf().home))
         assert same("project", source, times=False), step
         assert tree_of(use.tree) == old
         os.close(use.descriptor)
-        Shelf().collect_garbage()
+        tidying.collect(Shelf().home)
         check_store(home)
         if not killed:
             break
@@ -157,7 +158,7 @@ def test_many_processes_killed_at_random_lose_nothing(codebases, source, other, 
         assert same("project", source, times=False) or same("project", other, times=False), turn
         made = now
     codebases.upload("project", other)
-    Shelf().collect_garbage()
+    tidying.collect(Shelf().home)
     check_store(home)
     assert same("project", other, times=False)
 

@@ -10,10 +10,11 @@ import threading
 import pytest
 
 from atoll import CodebaseNotFound, Codebases, InvalidInput, Sandbox
+from atoll.codebases import tidying
 from atoll.codebases.shelf import Shelf
 from atoll.engine import launch
 
-from .looking import check_store, tree_of, versions
+from .looking import check_store, current, tree_of, versions
 
 
 @pytest.fixture
@@ -71,14 +72,14 @@ def test_a_listing_can_be_of_one_codebase_however_it_was_named(codebases, sandbo
 
 def test_many_sandboxes_share_one_and_see_nothing_of_each_other(codebases, source, sandboxes, shelf):
     made = codebases.create("project", source)
-    before = tree_of(shelf.tree_of("project")[0])
+    before = tree_of(current(shelf, "project"))
     several = [sandboxes(codebase=name, preset="full-access") for name in ("project", made.id, f"{made.owner}/project")]
     for number, sandbox in enumerate(several):
         done = sandbox.run(f"cat readme.md && src/run.sh && readlink link && ls && echo {number} >> readme.md")
         assert done.success, done
         assert done.stdout.startswith("hello\nsrc/run.sh\n")
     assert [sandbox.files.read("readme.md") for sandbox in several] == [f"hello\n{number}\n" for number in range(3)]
-    assert tree_of(shelf.tree_of("project")[0]) == before, "nothing reaches a codebase by itself"
+    assert tree_of(current(shelf, "project")) == before, "nothing reaches a codebase by itself"
 
 
 def test_what_is_applied_becomes_the_next_version_and_others_keep_theirs(codebases, source, sandboxes):
@@ -132,13 +133,13 @@ def test_a_version_is_kept_for_its_sandboxes_and_goes_after_them(codebases, sour
     made = codebases.create("project", source)
     with Sandbox.create(codebase="project", preset="full-access") as sandbox:
         codebases.write("project", "readme.md", "newer\n")
-        Shelf().collect_garbage()
+        tidying.collect(Shelf().home)
         assert versions(home, made.id) == [1, 2]
         sandbox.stop()
-        Shelf().collect_garbage()
+        tidying.collect(Shelf().home)
         sandbox.resume()
         assert sandbox.files.read("readme.md") == "hello\n"
-    Shelf().collect_garbage()
+    tidying.collect(Shelf().home)
     assert versions(home, made.id) == [2]
     check_store(home)
 
@@ -147,15 +148,15 @@ def test_a_deleted_codebase_stays_below_its_sandboxes(codebases, source, home):
     made = codebases.create("project", source)
     with Sandbox.create(codebase="project", preset="full-access") as sandbox:
         codebases.delete("project")
-        Shelf().collect_garbage()
+        tidying.collect(Shelf().home)
         assert sandbox.files.read("src/run.sh") == "#!/bin/sh\n"
         sandbox.stop()
-        Shelf().collect_garbage()
+        tidying.collect(Shelf().home)
         sandbox.resume()
         assert sandbox.files.read("src/run.sh") == "#!/bin/sh\n"
         with pytest.raises(CodebaseNotFound):
             Sandbox.create(codebase="project", preset="full-access")
-    Shelf().collect_garbage()
+    tidying.collect(Shelf().home)
     assert not os.path.exists(f"{home}/codebases/{made.id}")
 
 

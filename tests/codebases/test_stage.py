@@ -7,6 +7,7 @@ import os
 import pytest
 
 from atoll import StoreError
+from atoll.codebases import tidying
 from atoll.codebases.stage import MovedOn
 
 from .looking import check_store, tree_of
@@ -35,7 +36,7 @@ def test_what_is_done_to_a_stage_becomes_the_next_version(codebases, shelf, sour
     assert codebases.read("project", "made/file") == b"new\n"
     assert tree_of(use.tree) == tree_of(source), "those who use the version before see nothing of it"
     os.close(use.descriptor)
-    shelf.collect_garbage()
+    tidying.collect(shelf.home)
     check_store(home)
 
 
@@ -46,7 +47,7 @@ def test_a_stage_without_a_commit_changes_nothing(codebases, shelf, source, home
     assert not os.path.exists(stage.path)
     assert codebases.get("project") == made
     assert same("project", source)
-    shelf.collect_garbage()
+    tidying.collect(shelf.home)
     check_store(home)
 
 
@@ -113,7 +114,7 @@ def test_a_stage_outlives_the_version_that_it_came_from(codebases, shelf, source
     codebases.create("project", source)
     with shelf.stage_version("project") as stage:
         codebases.write("project", "x", b"")
-        shelf.collect_garbage()
+        tidying.collect(shelf.home)
         assert tree_of(stage.path) == tree_of(source)
 
 

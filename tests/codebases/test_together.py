@@ -13,13 +13,13 @@ from functools import partial
 import pytest
 
 from atoll import CodebaseNotFound, Codebases, InvalidInput
-from atoll.codebases import locks
+from atoll.codebases import locks, tidying
 from atoll.codebases.blobs import Blobs
 from atoll.codebases.manifest import Entry
 from atoll.codebases.shelf import Shelf
 
 from . import child
-from .looking import blobs, check_store, tree_of, versions
+from .looking import blobs, check_store, current, tree_of, versions
 
 HOLD = """
 import os, sys
@@ -64,7 +64,7 @@ def test_two_processes_that_upload_at_once_make_two_versions(codebases, source, 
         assert [child.ended(pid) for pid in pids] == [0, 0]
         assert codebases.get("project").version == 2 * turn
         assert same("project", source, times=False) or same("project", other, times=False)
-    Shelf().collect_garbage()
+    tidying.collect(Shelf().home)
     check_store(home)
 
 
@@ -84,7 +84,7 @@ def test_uploads_to_different_directories_at_once_lose_nothing(codebases, source
         assert codebases.read("project", f"parts/part{number}/file") == b"%d" % number
         assert codebases.read("project", f"written{number}") == b"w"
     assert codebases.read("project", "readme.md") == b"hello\n"
-    Shelf().collect_garbage()
+    tidying.collect(Shelf().home)
     check_store(home)
 
 
@@ -94,7 +94,7 @@ def test_of_many_who_take_a_name_at_once_one_has_it(codebases, source, home):
     assert len(errors) == 7
     assert [error for error in errors if not isinstance(error, InvalidInput)] == []
     assert len(codebases.list()) == 1
-    Shelf().collect_garbage()
+    tidying.collect(Shelf().home)
     check_store(home)
 
 
@@ -129,7 +129,7 @@ def test_a_delete_and_uploads_at_once_end_with_all_or_nothing(codebases, source,
         for outcome in outcomes[1:]:
             assert not isinstance(outcome, Exception) or isinstance(outcome, CodebaseNotFound), outcome
         assert codebases.list() == []
-    Shelf().collect_garbage()
+    tidying.collect(Shelf().home)
     check_store(home)
     assert [name for name in os.listdir(home / "codebases") if name.startswith("cb-")] == []
 
@@ -149,7 +149,7 @@ def test_garbage_is_collected_while_others_upload_and_read(codebases, source, ho
 
     def collect():
         while time.monotonic() < until:
-            Shelf().collect_garbage()
+            tidying.collect(Shelf().home)
 
     def look():
         shelf = Shelf()
@@ -161,7 +161,7 @@ def test_garbage_is_collected_while_others_upload_and_read(codebases, source, ho
     pids = [child.run(upload, source), child.run(upload, other), child.run(collect), child.run(look)]
     assert [child.ended(pid) for pid in pids] == [0, 0, 0, 0]
     assert codebases.get("project").version > 5
-    Shelf().collect_garbage()
+    tidying.collect(Shelf().home)
     check_store(home)
 
 
@@ -172,7 +172,7 @@ def test_a_hundred_sandboxes_keep_the_versions_that_they_use(codebases, shelf, s
         held.append((shelf.use("project"), number))
         if number % 10 == 9:
             codebases.write("project", "counter", str(number))
-    shelf.collect_garbage()
+    tidying.collect(shelf.home)
     assert versions(home, made.id) == list(range(1, 12))
     for use, number in held:
         path = f"{use.tree}/counter"
@@ -182,11 +182,11 @@ def test_a_hundred_sandboxes_keep_the_versions_that_they_use(codebases, shelf, s
                 assert int(file.read()) == number // 10 * 10 - 1
     for use, _ in held[5:]:
         os.close(use.descriptor)
-    shelf.collect_garbage()
+    tidying.collect(shelf.home)
     assert versions(home, made.id) == [1, 11]
     for use, _ in held[:5]:
         os.close(use.descriptor)
-    shelf.collect_garbage()
+    tidying.collect(shelf.home)
     assert versions(home, made.id) == [11]
     check_store(home)
 
@@ -196,11 +196,11 @@ def test_another_process_keeps_a_version_until_it_ends_in_any_way(codebases, sou
     process = child.python(HOLD, made.id)
     assert process.stdout.readline() == "1\n"
     codebases.write("project", "x", b"")
-    Shelf().collect_garbage()
+    tidying.collect(Shelf().home)
     assert versions(home, made.id) == [1, 2]
     process.kill()
     process.wait()
-    Shelf().collect_garbage()
+    tidying.collect(Shelf().home)
     assert versions(home, made.id) == [2]
     process.stdin.close()
     process.stdout.close()
@@ -210,11 +210,11 @@ def test_a_deleted_codebase_stays_for_who_uses_it_and_goes_afterwards(codebases,
     made = codebases.create("project", source)
     use = shelf.use("project")
     codebases.delete("project")
-    shelf.collect_garbage()
+    tidying.collect(shelf.home)
     assert codebases.list() == []
     assert tree_of(use.tree) == tree_of(source)
     os.close(use.descriptor)
-    shelf.collect_garbage()
+    tidying.collect(shelf.home)
     assert not (home / "codebases" / made.id).exists()
     assert blobs(home) == []
 
@@ -227,13 +227,13 @@ def test_a_pinned_version_stays_without_any_process(codebases, shelf, source, ho
     os.close(use.descriptor)
     codebases.write("project", "x", b"")
     shelf.unpin(made.id, 1, "sb-one")
-    shelf.collect_garbage()
+    tidying.collect(shelf.home)
     assert versions(home, made.id) == [1, 2]
     with contextlib.closing(_Closing(shelf.use("project", 1))) as again:
         assert tree_of(again.use.tree) == tree_of(source)
     shelf.unpin(made.id, 1, "sb-two")
     shelf.unpin(made.id, 1, "sb-two")
-    shelf.collect_garbage()
+    tidying.collect(shelf.home)
     assert versions(home, made.id) == [2]
 
 
@@ -251,10 +251,10 @@ def test_a_pinned_version_of_a_deleted_codebase_stays(codebases, shelf, source, 
     shelf.pin(use, "sb-one")
     os.close(use.descriptor)
     codebases.delete("project")
-    shelf.collect_garbage()
+    tidying.collect(shelf.home)
     assert tree_of(use.tree) == tree_of(source)
     shelf.unpin(made.id, 1, "sb-one")
-    shelf.collect_garbage()
+    tidying.collect(shelf.home)
     assert not (home / "codebases" / made.id).exists()
 
 
@@ -265,7 +265,7 @@ def test_a_version_that_was_removed_cannot_be_used(codebases, shelf, source):
     codebases.write("project", "x", b"")
     with pytest.raises(FileNotFoundError):
         locks.in_use(use.directory)
-    fd = locks.in_use(os.path.dirname(shelf.tree_of("project")[0]))
+    fd = locks.in_use(os.path.dirname(current(shelf, "project")))
     os.close(fd)
 
 
@@ -276,7 +276,7 @@ def test_blobs_of_a_version_in_the_making_are_not_collected(codebases, shelf, so
     real, counts = module._change, []
 
     def collect_first(*arguments, **keywords):
-        pid = child.run(Shelf().collect_garbage)
+        pid = child.run(lambda: tidying.collect(Shelf().home))
         assert child.ended(pid) == 0
         counts.append(len(blobs(home)))
         return real(*arguments, **keywords)

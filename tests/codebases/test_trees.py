@@ -12,10 +12,10 @@ from hypothesis import given, strategies as st
 from tests import thorough
 
 from atoll import FileError
-from atoll.codebases import blobs as blobs_module, intake
+from atoll.codebases import blobs as blobs_module, intake, tidying
 from atoll.codebases.shelf import Shelf
 
-from .looking import blobs, check_store, tree_of
+from .looking import blobs, check_store, current, tree_of
 
 NAMES = st.one_of(
     st.binary(min_size=1, max_size=255).map(lambda name: name.replace(b"\0", b"0").replace(b"/", b"1")),
@@ -108,7 +108,7 @@ def test_a_very_deep_tree_comes_through(codebases, shelf, tmp_path):
     codebases.download("deep", tmp_path / "out")
     from atoll.codebases.walking import walk
 
-    for place in (shelf.tree_of("deep")[0], tmp_path / "out"):
+    for place in (current(shelf, "deep"), tmp_path / "out"):
         fd = os.open(place, os.O_RDONLY)
         found = walk(fd)
         os.close(fd)
@@ -128,7 +128,7 @@ def test_a_large_file_comes_through_and_its_holes_stay_holes(codebases, shelf, s
         file.write(b"end")
     made = codebases.create("project", source)
     assert made.size > 300 << 20
-    stored = os.stat(f"{shelf.tree_of('project')[0]}/large")
+    stored = os.stat(f"{current(shelf, 'project')}/large")
     assert stored.st_size == (300 << 20) + 3
     assert stored.st_blocks * 512 < 8 << 20
     assert codebases.read("project", "large").rstrip(b"\0")[:5] == b"begin"
@@ -277,17 +277,17 @@ def test_where_a_file_has_all_the_links_it_can_have_a_new_one_is_made(
         real(path, name, **keywords)
 
     codebases.create("project", source)
-    inode = os.stat(f"{shelf.tree_of('project')[0]}/readme.md").st_ino
+    inode = os.stat(f"{current(shelf, 'project')}/readme.md").st_ino
     use = shelf.use("project")
     monkeypatch.setattr(os, "link", full_once)
     codebases.write("project", "x", b"x")
     assert refused
-    assert os.stat(f"{shelf.tree_of('project')[0]}/readme.md").st_ino != inode
+    assert os.stat(f"{current(shelf, 'project')}/readme.md").st_ino != inode
     assert os.stat(f"{use.tree}/readme.md").st_ino == inode
     os.close(use.descriptor)
     (source / "x").write_text("x")
     assert same("project", source, times=False)
-    shelf.collect_garbage()
+    tidying.collect(shelf.home)
     check_store(home)
 
 
@@ -300,7 +300,7 @@ def test_where_there_are_no_hard_links_files_are_copied(codebases, source, home,
     monkeypatch.setattr(os, "link", no_links)
     codebases.create("project", source)
     assert same("project", source)
-    Shelf().collect_garbage()
+    tidying.collect(Shelf().home)
     assert blobs(home) == []
     (source / "readme.md").write_text("other")
     codebases.upload("project", source)

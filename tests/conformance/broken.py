@@ -10,7 +10,7 @@ import shutil
 from typing import ClassVar
 
 from atoll.drivers.fake import FakeDriver
-from atoll.types import Capability, Resources
+from atoll.types import Capability, Offers, Resources
 from atoll.wire.frames import DATA, END, OPEN, STDERR, STDOUT, Frame
 
 from .tampered import Answers, Buffered, LeaderOnly, Requests, Tampered, with_json
@@ -145,12 +145,6 @@ class HidesLostState(Meddling):
     name = "hides-lost-state"
 
     class Middle(Answers):
-        def incoming(self, frame):
-            # By a lane a client would see for itself that its context is gone.
-            if frame.kind == END and "lane" in (frame.json().get("ok") or {}):
-                return [with_json(frame, {"error": {"code": "unsupported", "message": "There are no lanes."}})]
-            return super().incoming(frame)
-
         def change(self, ok):
             if ok.get("state_lost"):
                 ok["state_lost"] = False
@@ -274,8 +268,13 @@ class SharesTheSource(FakeDriver):
 
 
 @found_by("test_image_is_refused", "test_limits_are_refused", "test_a_network_is_refused")
-class IgnoresWishes(FakeDriver):
-    name = "ignores-wishes"
+class OffersMore(FakeDriver):
+    """Offers what it does not declare, and ignores it."""
+
+    name = "offers-more"
+
+    async def offers(self):
+        return Offers(frozenset(Capability))
 
     async def create(self, spec, register, resume=None):
         plain = spec._replace(image=None, resources=Resources(), strict=False, network="none")

@@ -15,8 +15,8 @@ class Tampered:
         self._stream = stream
         self._sent, self._received = Decoder(), Decoder()
 
-    async def send(self, data, within=None):
-        await self._stream.send(_encoded(self.outgoing, self._sent.feed(data)), within)
+    async def send(self, data):
+        await self._stream.send(_encoded(self.outgoing, self._sent.feed(data)))
 
     async def recv(self, timeout=None):
         while data := await self._stream.recv(timeout):

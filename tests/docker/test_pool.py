@@ -9,7 +9,7 @@ import pytest
 from atoll import InvalidInput, Sandbox
 from atoll.drivers.docker import DockerDriver
 from atoll.drivers.docker_engine import Engine
-from atoll.drivers.docker_pool import _lot
+from atoll.drivers.docker_pool import SECONDS, _lot
 from atoll.io import BlockingIO, drive
 from atoll.policy.spec import make_spec
 from atoll.testing.waiting import eventually
@@ -37,10 +37,19 @@ def names(spec):
         return []
 
 
+def park(driver, spec, seconds=SECONDS):
+    """Have one made ready, and wait until it is; how many were made."""
+    lines = driver._fill(_lot(spec), spec, 1, seconds)
+    for line in lines:
+        with line:
+            drive(driver._answer(line, "ready"))
+    return len(lines)
+
+
 def test_one_that_was_started_ahead_is_taken_by_who_wants_one_like_it(driver):
     spec = make_spec(resources={"pids": 99})
-    assert drive(driver.prewarm(spec, 1)) == 1
-    assert drive(driver.prewarm(spec, 1)) == 0
+    assert park(driver, spec) == 1
+    assert park(driver, spec) == 0
     (ahead,) = names(spec)
     with Sandbox.create("docker", resources={"pids": 98}) as other:
         assert other.id != ahead
@@ -62,7 +71,7 @@ def test_one_that_was_started_ahead_is_taken_by_who_wants_one_like_it(driver):
 
 def test_who_finds_one_that_has_died_gets_another(driver, engine):
     spec = make_spec(resources={"pids": 97})
-    drive(driver.prewarm(spec, 1))
+    park(driver, spec)
     (ahead,) = names(spec)
     place = _lot(spec).directory
     engine.delete(f"/containers/atoll-{ahead}", force=True)
@@ -92,7 +101,7 @@ def test_a_pool_fills_itself_up_again(driver, monkeypatch):
 
 def test_nobody_wants_it_and_it_ends_by_itself(driver, engine):
     spec = make_spec(resources={"pids": 95})
-    drive(driver.prewarm(spec, 1, seconds=1.0))
+    park(driver, spec, seconds=1.0)
     (ahead,) = names(spec) or ("gone",)
     eventually(lambda: names(spec) == [], "it gives up")
     filters = {"label": [f"atoll.id={ahead}"]}

@@ -14,6 +14,8 @@ import pytest
 from tests.escape import residue
 from tests.escape.harness import Refused, eventually, script
 
+from atoll.engine import usage
+
 MEGABYTE = 1 << 20
 KILLED = 137
 # A limit that is only looked at now and then needs time to look. What is killed does not wait so long.
@@ -364,6 +366,45 @@ def test_a_loop_that_ignores_interrupts_is_ended_too(maker):
         assert done["timed_out"]
         assert done["state_lost"]
         assert box.code("1 + 1")["results"][0]["data"]["text/plain"] == "2"
+
+
+GOES_ON = """
+import ctypes, os, signal, sys, time
+kernel, number = ctypes.CDLL(None), ctypes.c_void_p()
+when = (ctypes.c_long * 4)(0, 5_000_000, 0, 5_000_000)
+what = (ctypes.c_int * 16)(0, 0, signal.SIGCONT)
+signal.signal(signal.SIGCONT, lambda *_: None)
+assert kernel.timer_create(time.CLOCK_MONOTONIC, ctypes.byref(what), ctypes.byref(number)) == 0
+assert kernel.timer_settime(number, 0, ctypes.byref(when), None) == 0
+with open("/tmp/up", "w"):
+    pass
+while True:
+    time.sleep(0.01)
+"""
+
+
+def test_who_has_the_kernel_send_it_signals_to_go_on_does_not_go_on_in_a_pause(maker):
+    if maker.box.info["limits"]["memory"] == "kernel":
+        pytest.skip("a control group freezes it")
+    with maker.create(resources={"pids": 50}) as box:
+        first = usage.descendants(box.handle["pid"])
+        box.run("setsid sleep 100 >/tmp/out 2>&1 & echo $! >/tmp/plain")
+        box.run("cat >/tmp/goes_on.py", stdin=GOES_ON)
+        wait = "for i in $(seq 500); do [ -e /tmp/up ] && exit; sleep 0.02; done; cat /tmp/out; exit 1"
+        done = box.run(f"setsid python3 -I /tmp/goes_on.py >/tmp/out 2>&1 & {wait}")
+        assert done["exit_code"] == 0, done
+        inside = [pid for pid in usage.descendants(box.handle["pid"]) if pid not in first]
+        assert len(inside) >= 2
+        assert any(map(usage.goes_on, inside)), "the control"
+        box.call("pause")
+        until = time.monotonic() + WAIT
+        still = 0
+        while still < 50:
+            still = 0 if any(map(usage.goes_on, inside)) else still + 1
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        box.call("resume")
+        assert box.run("kill -0 $(cat /tmp/plain) && echo there")["stdout"] == "there\n"
 
 
 def test_what_cannot_be_held_is_declared_and_strict_refuses_it(maker):

@@ -68,8 +68,6 @@ def test_the_control_is_that_one_who_receives_it_waits():
 
 def _attack():
     with Sandbox.create("jail") as sandbox:
-        for _ in range(2):
-            sandbox.run_code("1")  # from the second on there is a lane
         streams, pid = sandbox.run_code(SLOW + ATTEMPT, timeout=5).stdout.split()
         assert int(streams) > 0
         other = Sandbox.connect(sandbox.id)

@@ -480,7 +480,45 @@ def test_code_that_is_run_as_it_is_found_is_taken_from_nobody_else(tmp_path, mon
         cache.chmod(mode)
         with pytest.raises(WallUnavailable, match="others can write"):
             wasm_runtime._cache()
+    cache.chmod(0o700)
+    tmp_path.chmod(0o777)
+    with pytest.raises(WallUnavailable, match=f"exchange it: others can write to {tmp_path}"):
+        wasm_runtime._cache()
+    tmp_path.chmod(0o1777)
+    assert wasm_runtime._cache() == str(cache)
+    monkeypatch.undo()
+    wasm_runtime.find.cache_clear()
     found = wasm_runtime.find()
     for path in (found.home, found.module, found.words, found.lib, *glob.glob(f"{found.lib}/*")):
         assert not os.stat(path).st_mode & 0o022, path
         assert os.stat(path).st_uid == os.geteuid()
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+@pytest.mark.parametrize("is_there", [True, False])
+def test_code_below_another_user_s_directory_is_not_run(tmp_path, monkeypatch, is_there):
+    """As with `sudo`, where it leaves HOME as it is: that user could put a directory of its own there."""
+    base = tmp_path / "cache"
+    base.mkdir(mode=0o755)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(base))
+    wasm_runtime.find.cache_clear()
+    try:
+        if is_there:
+            (base / "atoll" / "wasm").mkdir(mode=0o700, parents=True)
+        runtime = wasm_runtime.find()
+        os.chown(base, 12345, -1)
+        with pytest.raises(WallUnavailable, match=f"exchange it: {base} belongs to user 12345"):
+            wasm_runtime.open_lock(runtime)
+        wasm_runtime.find.cache_clear()
+        with pytest.raises(WallUnavailable, match=f"{base} belongs to user 12345"):
+            wasm_runtime.find()
+    finally:
+        wasm_runtime.find.cache_clear()
+
+
+def test_a_cache_by_a_relative_path_is_refused(monkeypatch):
+    """Where somebody stands may be a repository that was cloned, and the machine code with it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    with pytest.raises(WallUnavailable, match="'cache', which is relative"):
+        wasm_runtime._cache()

@@ -6,6 +6,8 @@ import contextlib
 import os
 import signal
 import stat
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -205,3 +207,28 @@ def test_a_sandbox_takes_no_more_tasks_of_the_host_than_it_needs_nor_a_large_par
     assert 4000 <= gvisor_limits.most_tasks(48) <= max(4000, every // 4) + 512
     assert gvisor_limits.most_tasks(10) < gvisor_limits.most_tasks(48)
     assert gvisor_limits.most_tasks(every) == every * 24 + 512
+
+
+def test_one_whose_runsc_does_not_answer_tells_its_status_and_is_destroyed(tmp_path, monkeypatch, boxes):
+    """Hostile code can have gVisor's kernel take long to say what runs in it."""
+    busy, real = tmp_path / "busy", gvisor_runtime.find().path
+    program = tmp_path / "runsc"
+    program.write_text(
+        f"""#!/bin/sh
+for word in "$@"; do [ "$word" != ps ] || {{ echo > {busy}; sleep 100; }}; done
+exec {real} "$@"
+"""
+    )
+    program.chmod(stat.S_IRWXU)
+    monkeypatch.setenv("ATOLL_RUNSC", str(program))
+    sandbox = Sandbox.create("gvisor", lifetime=600)
+    with ThreadPoolExecutor() as pool:
+        measured = pool.submit(sandbox.metrics)
+        eventually(busy.exists, "it is asked what runs")
+        began = time.monotonic()
+        assert sandbox.refresh().status == "running"
+        sandbox.destroy()
+        assert time.monotonic() - began < 10
+        with pytest.raises(AtollError):
+            measured.result()
+    eventually(lambda: left_of(sandbox) == [], "nothing is left of it")

@@ -198,8 +198,8 @@ def test_a_context_that_forges_its_end_is_believed_but_hurts_nobody(client):
     code = "import os, socket, json, struct\nfor f in os.listdir('/proc/self/fd'):\n"
     code += "    try: s = socket.socket(fileno=os.dup(int(f)))\n    except OSError: continue\n"
     code += "    for answer in (b'{', b'[]', json.dumps({'error': {'name': 'x' * 60000}, 'truncated': 5}).encode()):\n"
-    code += "        s.send(struct.pack('<IIBB', len(answer), 0, 8, 0) + answer)\n"
-    ended = client.code(code)
+    code += "        s.send(struct.pack('<IIBB', len(answer), 1, 8, 0) + answer)\n"
+    ended = client.code(code, context="its first request has the number 1")
     assert failure(ended)["name"] == "ContextBroken"
     assert ended.ok["truncated"] is False
     assert text(client.code("1", context="other")) == "1"

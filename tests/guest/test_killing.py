@@ -60,6 +60,30 @@ def test_a_timeout_kills_the_whole_tree_before_it_is_told(guest, client, argv):
     assert not alive(int(open_text(guest, "pid")))
 
 
+HEADLESS = """
+import ctypes, os, sys, threading
+threading.Thread(target=threading.Event().wait, args=(60,)).start()
+with open("tmp", "w") as file:
+    file.write(str(os.getpid()))
+os.rename("tmp", "pid")
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)
+"""
+
+
+def test_a_process_whose_first_thread_has_ended_is_killed_as_any_other(guest, client):
+    """The kernel calls it a zombie, while its other threads go on."""
+    channel = client.open("exec", argv=[sys.executable, "-c", HEADLESS])
+    client.event(channel)
+    eventually(lambda: os.path.exists(os.path.join(guest.workspace, "pid")))
+    pid = int(open_text(guest, "pid"))
+    eventually(lambda: not alive(pid))
+    assert len(os.listdir(f"/proc/{pid}/task")) == 2, "the control"
+    assert [each["pid"] for each in client.do("processes").ok["processes"]] == [pid]
+    client.cancel(channel)
+    assert client.finish(channel).ok["exit_code"] == 137
+    assert not os.path.exists(f"/proc/{pid}")
+
+
 def open_text(guest, name):
     with open(os.path.join(guest.workspace, name)) as file:
         return file.read()

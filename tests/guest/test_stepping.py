@@ -8,10 +8,8 @@ import threading
 
 import pytest
 
-from atoll.guest import paths, stepping
-from atoll.guest.paths import BENEATH, IN_ROOT
-
-NO_SYMLINKS = paths._NO_SYMLINKS
+from atoll.guest import beneath, paths, stepping
+from atoll.guest.beneath import BENEATH, IN_ROOT, NO_SYMLINKS
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 
@@ -137,7 +135,7 @@ def test_who_moves_directories_meanwhile_moves_nobody_out(root, tmp_path):
 
 
 def test_a_guest_without_openat2_uses_it(root, monkeypatch):
-    monkeypatch.setattr(paths, "_OPENAT2", 999)
+    monkeypatch.setattr(beneath, "_OPENAT2", 999)
     monkeypatch.setattr(paths, "_by_steps", [])
     os.close(paths.open_below(root, b"absolute", os.O_RDONLY, 0, IN_ROOT))
     assert paths._by_steps == [True]

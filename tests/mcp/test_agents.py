@@ -73,7 +73,7 @@ def test_a_run_is_cancelled(configured):
 def test_nobody_chooses_a_model_by_a_call(configured):
     client = configured([says("Hi.")])
     for name, value in {"model": "other", "base_url": "http://evil.example", "api_key": "x", "source": "/"}.items():
-        assert f"no argument '{name}'" in client.refusal("agent_run", task="x", **{name: value})
+        assert f"`{name}` is not known" in client.refusal("agent_run", task="x", **{name: value})
 
 
 def test_only_a_whole_id_leads_to_a_run(shared):

@@ -383,18 +383,20 @@ def test_sandboxes_of_others_are_out_of_reach(shared):
 
 
 def test_wrong_arguments_get_a_sentence(shared):
-    assert "There is no argument 'codes'. Did you mean code?" in shared.refusal("execute_python", codes="1")
-    assert "The argument code is missing" in shared.refusal("execute_python")
-    assert "code is 5; give text" in shared.refusal("execute_python", code=5)
-    assert "give one of quick" in shared.refusal("execute_python", code="1", profile="slow")
+    assert "`codes` is not known: did you mean 'code'?" in shared.refusal("execute_python", code="1", codes="1")
+    assert "The argument `code` is missing: give a string" in shared.refusal("execute_python")
+    assert "The argument `code` must be a string, not 5" in shared.refusal("execute_python", code=5)
+    assert 'must be one of "quick"' in shared.refusal("execute_python", code="1", profile="slow")
     assert "timeout is 0" in shared.refusal("execute_python", code="1", timeout=0)
-    assert "timeout is nan" in shared.refusal("execute_python", code="1", timeout=float("nan"))
+    assert "`timeout` must be a number, not NaN" in shared.refusal("execute_python", code="1", timeout=float("nan"))
     assert "timeout is 1000000" in shared.refusal("execute_python", code="1", timeout=10**400)
     assert "timeout is -1000000" in shared.refusal("run_command", command="ls", timeout=-(10**400))
-    assert "timeout is inf" in shared.refusal("execute_python", code="1", timeout=float("inf"))
-    assert "timeout is True" in shared.refusal("execute_python", code="1", timeout=True)
-    assert "an item of names is 1" in shared.refusal("clear_repl_context", names=[1])
-    assert "environment is 'inprocess'" in shared.refusal("execute_python", code="1", environment="inprocess")
+    assert "`timeout` must be a number, not Infinity" in shared.refusal(
+        "execute_python", code="1", timeout=float("inf")
+    )
+    assert "`timeout` must be a number, not true" in shared.refusal("execute_python", code="1", timeout=True)
+    assert "`names[0]` must be a string, not 1" in shared.refusal("clear_repl_context", names=[1])
+    assert 'not "inprocess"' in shared.refusal("execute_python", code="1", environment="inprocess")
 
 
 def test_the_environment_of_a_session_stays(shared):

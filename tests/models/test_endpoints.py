@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 
 import pytest
@@ -9,9 +10,9 @@ from hypothesis import given, strategies as st
 from tests.thorough import examples
 
 from atoll.errors import InvalidInput, ModelError
+from atoll.http.address import find_proxy
 from atoll.models.endpoint import Key, find_endpoint, is_compatible, parse_url
 from atoll.models.providers import PROVIDERS
-from atoll.models.proxies import find_proxy
 from atoll.models.refusals import refusal
 
 SECRETS = {"OPENAI_API_KEY": "sk-openai", "GROQ_API_KEY": "gsk-groq"}
@@ -154,6 +155,15 @@ def test_any_url_is_read_or_refused_with_a_sentence(text, scheme):
     assert said.isprintable()
 
 
+def proxied(monkeypatch, environment):
+    """No other proxies than those."""
+    for name in list(os.environ):
+        if name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+
 @pytest.mark.parametrize(
     ("url", "environment", "host"),
     [
@@ -172,16 +182,19 @@ def test_any_url_is_read_or_refused_with_a_sentence(text, scheme):
         ("https://notexample.com/v1", {"HTTPS_PROXY": "http://p:1", "NO_PROXY": "example.com"}, "p"),
     ],
 )
-def test_proxies_are_those_of_the_environment(url, environment, host):
-    proxy = find_proxy(parse_url(url, "base_url"), environment)
+def test_proxies_are_those_of_the_environment(url, environment, host, monkeypatch):
+    proxied(monkeypatch, environment)
+    proxy = find_proxy(parse_url(url, "base_url"))
     assert (proxy and proxy.host) == host
 
 
-def test_the_password_of_a_proxy_is_not_shown():
+def test_the_password_of_a_proxy_is_not_shown(monkeypatch):
     address = parse_url("https://example.com/v1", "base_url")
-    proxy = find_proxy(address, {"HTTPS_PROXY": "http://me:s%40cret@p:3128"})
+    proxied(monkeypatch, {"HTTPS_PROXY": "http://me:s%40cret@p:3128"})
+    proxy = find_proxy(address)
     assert proxy.authorization == "Basic bWU6c0BjcmV0"
     assert "bWU6" not in repr(proxy)
+    proxied(monkeypatch, {"HTTPS_PROXY": "socks5://me:secret@p"})
     with pytest.raises(InvalidInput, match=r"\$HTTPS_PROXY should be") as refused:
-        find_proxy(address, {"HTTPS_PROXY": "socks5://me:secret@p"})
+        find_proxy(address)
     assert "secret" not in str(refused.value)

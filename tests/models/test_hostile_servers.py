@@ -15,7 +15,8 @@ from tests.playedmodel import PlayedModel, says
 from tests.thorough import examples
 
 from atoll.errors import ModelError
-from atoll.models import dialing, load
+from atoll.http import client
+from atoll.models import load
 
 HI = [{"role": "user", "content": "hi"}]
 
@@ -166,11 +167,11 @@ def certificate(tmp_path_factory):
 @pytest.fixture
 def trusting(certificate, monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate[1]))
-    monkeypatch.setattr(dialing, "_tls", None)
+    monkeypatch.setattr(client, "_tls", None)
 
 
 def test_a_certificate_that_nobody_vouches_for_is_refused(certificate, monkeypatch):
-    monkeypatch.setattr(dialing, "_tls", None)
+    monkeypatch.setattr(client, "_tls", None)
     with PlayedModel([says("x")], tls=certificate[0]) as server:
         with pytest.raises(ModelError, match=r"certificate of 127.0.0.1 is not valid: self.signed") as wrong:
             ask(server.url)
@@ -247,7 +248,8 @@ def test_a_proxy_is_asked_to_connect_and_sees_no_key(certificate, trusting, monk
             anyio.run(model.aclose)
     assert server.requests[0].authorization == "Bearer sk-1"
     (heard,) = proxy.heard
-    assert heard.startswith(b"CONNECT models.test:443 HTTP/1.1\r\nHost: models.test:443\r\nProxy-Authorization: Basic ")
+    assert heard.startswith(b"CONNECT models.test:443 HTTP/1.1\r\n")
+    assert b"\r\nHost: models.test:443\r\nProxy-Authorization: Basic " in heard
     assert b"sk-1" not in heard
 
 

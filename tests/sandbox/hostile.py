@@ -12,7 +12,7 @@ from atoll.client.record import Record
 from atoll.driver import Driver
 from atoll.io import BlockingIO, Stream
 from atoll.store import Store
-from atoll.types import Handle, Info, Spec
+from atoll.types import Capability, Handle, Info, Spec
 from atoll.wire import frames
 from atoll.wire.frames import DATA, END, EVENT, HELLO, OPEN
 
@@ -22,7 +22,7 @@ HELLO_FRAME = frames.encode_json(0, HELLO, {"version": 1})
 class ScriptedDriver(Driver):
     name = "scripted"
     summary = "a guest that says what it was told to say"
-    capabilities = frozenset()
+    capabilities = frozenset(Capability)
 
     def __init__(self, speak):
         super().__init__(BlockingIO())

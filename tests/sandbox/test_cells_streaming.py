@@ -1,4 +1,4 @@
-"""What a cell prints and shows, from wherever it comes: complete, in order, attributed. By both ways to a context."""
+"""What a cell prints and shows, from wherever it comes: complete, in order, attributed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ import pytest
 SUBPROCESS = "import subprocess, sys\n"
 
 
-@pytest.fixture(params=["relayed", "lane"])
-def run(request, sandbox):
-    """Runs cells in a fresh context: the first request goes through the guest, the later ones on a lane."""
+@pytest.fixture
+def run(sandbox):
+    """Runs cells in a fresh context."""
     context = "c" + os.urandom(6).hex()
-    if request.param == "lane":
-        assert sandbox.run_code("0", context=context).text == "0"
 
     def cell(code, **options):
         return sandbox.run_code(code, context=context, **options)

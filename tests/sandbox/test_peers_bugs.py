@@ -13,11 +13,9 @@ from atoll import InvalidInput, Sandbox
 from atoll.errors import AtollError
 
 
-@pytest.fixture(params=["relayed", "lane"])
-def run(request, sandbox):
+@pytest.fixture
+def run(sandbox):
     context = "c" + os.urandom(6).hex()
-    if request.param == "lane":
-        sandbox.run_code("0", context=context)
     yield lambda code, **options: sandbox.run_code(code, context=context, **options)
     sandbox.contexts.delete(context)
 
@@ -68,7 +66,7 @@ def test_interrupt_that_returns_false(sandbox, run, eventually):
 
 
 def test_contexts_that_share_variables(sandbox):
-    for _way in ("relayed", "lane"):
+    for _turn in range(2):
         sandbox.run_code("mine = 'a'", context="a")
         assert sandbox.run_code("'mine' in globals()", context="b").text == "False"
     assert sandbox.run_code("mine", context="a").text == "'a'"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,12 @@ def test_a_failure_has_a_hint_where_more_is_known_than_the_command_said(walled):
     assert sandbox.run("sleep 60", timeout=0.2).hint == "A longer timeout= (-t) gives it more time."
     silent = sandbox.run("npx() { sleep 60; }; npx x", timeout=0.2).hint
     assert silent == f"A longer timeout= (-t) gives it more time. {offline.hint}"
+
+
+def test_blank_lines_in_a_command_that_fails_take_no_time_to_look_through(sandbox):
+    began = time.process_time()
+    assert sandbox.run("\n" * 100_000 + "exit 3").exit_code == 3
+    assert time.process_time() - began < 10
 
 
 def test_magics_of_cells_work_behind_a_wall(walled):

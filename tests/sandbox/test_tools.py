@@ -50,11 +50,9 @@ def tooled():
         yield made
 
 
-@pytest.fixture(params=["relayed", "lane"])
-def run(request, tooled):
+@pytest.fixture
+def run(tooled):
     context = "c" + os.urandom(6).hex()
-    if request.param == "lane":
-        tooled.run_code("0", context=context)
     yield lambda code, **options: tooled.run_code(code, context=context, **options)
     tooled.contexts.delete(context)
 
@@ -189,7 +187,7 @@ def test_tools_belong_to_the_object_that_offers_them(tooled):
     context = "c" + os.urandom(6).hex()
     other = Sandbox.connect(tooled.id)
     third = Sandbox.connect(tooled.id, tools={"only": lambda: "third"})
-    for _way in ("relayed", "lane", "lane"):
+    for _turn in range(3):
         assert tooled.run_code("add(1, 1)", context=context).text == "2"
         assert other.run_code("add(1, 1)", context=context).error.name in ("NameError", "RuntimeError", "ToolError")
         assert third.run_code("only()", context=context).text == "'third'"
@@ -202,7 +200,7 @@ def test_a_kept_tool_reaches_nobody_who_does_not_offer_it(tooled):
     context = "c" + os.urandom(6).hex()
     tooled.run_code("kept = add", context=context)
     third = Sandbox.connect(tooled.id, tools={"only": lambda: "third"})
-    for _way in ("relayed", "lane"):
+    for _turn in range(2):
         done = third.run_code("kept(1, 1)", context=context)
         assert done.error.name == "ToolError"
         assert "no such tool" in done.error.value
@@ -343,7 +341,7 @@ async def test_the_asynchronous_form_awaits_tools_input_and_listeners():
 
     tools = Tools({**FUNCTIONS, "coroutine": coroutine, "forever": forever}, timeout=0.3)
     async with await AsyncSandbox.create("fake", tools=tools) as sandbox:
-        for _way in ("relayed", "lane"):
+        for _turn in range(2):
             heard.clear()
             done = await sandbox.run_code(
                 "print(coroutine(4), add(1, 1))\ninput('name')", on_input=answer, on_stdout=hear, on_result=hear

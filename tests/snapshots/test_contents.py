@@ -39,6 +39,29 @@ def test_a_rollback_brings_back_files_and_variables_and_ends_what_runs(make):
     assert not box.run("pgrep sleep").success
 
 
+HEADLESS = """
+import ctypes, os, threading
+threading.Thread(target=threading.Event().wait).start()
+with open("/tmp/up", "w") as file:
+    file.write(str(os.getpid()))
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)
+"""
+
+
+def test_a_rollback_ends_a_process_whose_first_thread_has_ended(make):
+    """The kernel calls it a zombie, while its other threads go on."""
+    sandbox = make()
+    sandbox.snapshot("first")
+    sandbox.run("cat >/tmp/headless.py", stdin=HEADLESS, check=True)
+    sandbox.run(
+        "setsid python3 /tmp/headless.py >/tmp/out 2>&1 & until [ -s /tmp/up ]; do sleep 0.02; done", timeout=20
+    )
+    lives = f"ls /proc/{sandbox.files.read('/tmp/up')}/task"
+    assert len(sandbox.run(lives, check=True).stdout.split()) == 2, "the control"
+    sandbox.rollback("first")
+    assert not sandbox.run(lives).success
+
+
 def test_what_was_written_after_a_rollback_is_not_in_the_snapshot(make):
     box = make()
     box.files.write("a", "1")

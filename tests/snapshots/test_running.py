@@ -10,7 +10,7 @@ import pytest
 from tests import thorough
 
 from atoll import Busy
-from atoll.client import lane
+from atoll.client import contextqueue
 from atoll.io import drive
 
 WRITER = r"""
@@ -209,8 +209,9 @@ def test_a_cell_that_begins_meanwhile_does_not_hold_up_a_snapshot(make):
     assert began.wait(20)
     start = time.monotonic()
     # It is asked as if it had been seen free a moment before.
+    freeze = {"do": "freeze", "file": "x", "seconds": 1.0}
     with pytest.raises(Busy):
-        drive(lane.ask(box._core._links, "c", {"do": "freeze", "file": "x", "seconds": 1.0}, timeout=2.0, wait=0.0))
+        drive(contextqueue.ask(box._core._links, "c", freeze, timeout=2.0, wait=0.0))
     assert time.monotonic() - start < 10
     box.contexts.interrupt("c")
     thread.join()

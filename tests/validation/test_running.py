@@ -79,7 +79,7 @@ def test_cancel_really_ends_it_and_says_so():
     state = cancel(id)
     assert (state.state, state.result.reason) == ("cancelled", "It was cancelled.")
     assert sandboxes(id) == []
-    assert procid.identify(pid) is None
+    assert procid._started(pid) is None
     assert verify(id).ok, "also that is sealed"
     assert cancel(id).state == "cancelled"
 

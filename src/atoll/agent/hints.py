@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ..errors import InvalidInput
-from .arguments import fitting
+from ..schema import fitting
 
 _NO_CHANGE: Callable[[Any], Any] = lambda value: value  # noqa: E731 - compared by identity, which a def would hide
 

@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from ..models import Reply, estimate_tokens
-from .kit import Kit
 from .limits import Ledger, LimitReached, Spent
 from .steps import Outcome, Steps
 from .together import together
@@ -80,8 +79,7 @@ class Recursion:
             a plain call does what a helper would have done.
     """
 
-    def __init__(self, kit: Kit, steps: Steps, ledger: Ledger, asking: Asking, part: Part | None) -> None:
-        self._kit = kit
+    def __init__(self, steps: Steps, ledger: Ledger, asking: Asking, part: Part | None) -> None:
         self._steps = steps
         self._ledger = ledger
         self._asking = asking

@@ -56,7 +56,7 @@ class Session:
         self.ledger = Ledger(self.limits, above)
         self.steps = Steps(journal, hold, self.ledger, depth - 1, kit.listen)
         deeper = depth < self.limits.max_depth
-        self.recursion = Recursion(kit, self.steps, self.ledger, self.ask, self._part if deeper else None)
+        self.recursion = Recursion(self.steps, self.ledger, self.ask, self._part if deeper else None)
         self.ground = Ground(journal, hold, run, self.recursion.functions(), journal.context(run.id))
         for step in self.steps.written:
             self.ground.remember(step)

@@ -82,8 +82,8 @@ def check_arguments(schema: Mapping[str, Any], text: str) -> dict[str, Any]:
     Raises:
         InvalidInput: they do not; the sentence tells the model what to write instead.
     """
-    from .arguments import fitting, parsed
+    from ..schema import fitting, parsed
 
-    arguments = parsed(text)
+    arguments = parsed(text, MOST_ARGUMENTS)
     fitting(schema, arguments, size=len(text))
     return arguments

@@ -45,8 +45,9 @@ def tell_of_cell(sandbox: Sandbox, error: CodeError) -> None:
     """The same for a cell that raised."""
     from .. import registry
     from ..client.reasons import hint_for_traceback
-    from ..io import BlockingIO
+    from ..io import BlockingIO, drive
 
-    hint = hint_for_traceback(registry.load(sandbox.driver, BlockingIO()), sandbox.info.spec, error.traceback)
+    offers = drive(registry.load(sandbox.driver, BlockingIO()).offers())
+    hint = hint_for_traceback(offers, sandbox.info.spec, error.traceback)
     if hint is not None:
         complain(hint)

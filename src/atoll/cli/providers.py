@@ -8,7 +8,7 @@ from typing import NamedTuple
 from .. import registry
 from ..client.choosing import STRONGEST, names_in
 from ..errors import AtollError
-from ..io import BlockingIO
+from ..io import BlockingIO, drive
 from ..types import Layer
 from .doctor import look
 from .output import colourful, paint, say, say_json, table
@@ -103,7 +103,7 @@ def _look(name: str) -> _Provider:
         return _Provider(name, default, "missing", "", "", [], error.message, error.hint)
     lacking: list[Layer] = [layer for layer in layers if layer.required and not layer.ready]
     closed = {_NEEDING[layer.name] for layer in layers if not layer.ready and layer.name in _NEEDING}
-    capabilities = sorted({capability.value for capability in driver.capabilities} - closed)
+    capabilities = sorted({capability.value for capability in drive(driver.offers()).capabilities} - closed)
     known = _Provider(name, default, "ready", driver.isolation, driver.summary, capabilities)
     if not lacking:
         return known

@@ -70,7 +70,7 @@ def main(words: list[str]) -> int:
         with interrupts.held(1.0):
             report.step("create", lambda: made.append(Sandbox.create(name)))
         for sandbox in made:
-            _try(report, sandbox, driver.capabilities)
+            _try(report, sandbox, drive(driver.offers()).capabilities)
     finally:
         with interrupts.held(20.0):
             for sandbox in made:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from time import monotonic
 from typing import Any, NamedTuple, Self
 
 from ..errors import InvalidInput, ProtocolError
@@ -16,18 +14,13 @@ from ..types import Chunk, CodeError, Execution, Result
 from ..wire.frames import BULK, DATA, END, Frame
 from . import answers
 from .command import MAX_OUTPUT, add_surroundings
+from .contextqueue import Turn
 from .contexts import MAIN, context_name, context_text
-from .lane import Visit
 from .links import Links
-from .operation import Closed, Operation
+from .operation import Closed
 from .output import Chunks
 from .running import Audience, Gathered, Listener, check_listener, tell
 from .tools import Answering, Tools
-from .turn import Turn
-
-# How many members a request has that has no more than every one.
-_PLAIN = 5
-_encode_text = json.encoder.encode_basestring_ascii
 
 ResultCallback = Callable[[Result], Any]
 ErrorCallback = Callable[[CodeError], Any]
@@ -70,10 +63,10 @@ class Hearing:
         if listeners.on_input is not None or listeners.tools is not None:
             self.answering = Answering(links.io, listeners.tools, listeners.on_input)
 
-    async def take(self, talk: Turn | Operation, frame: Frame) -> Result | Frame | None:
+    async def take(self, turn: Turn, frame: Frame) -> Result | Frame | None:
         """A result, or output as far as it is within the limit."""
         if frame.kind != DATA:
-            return await self._event(talk, talk.json(frame), len(frame.payload))
+            return await self._event(turn, turn.operation.json(frame), len(frame.payload))
         if frame.stream == BULK:
             self._keep(frame.payload)
             return None
@@ -92,20 +85,20 @@ class Hearing:
         if len(self._bulk) > self._limit + (1 << 21):
             raise ProtocolError("The guest sent a result that is longer than it may be.")
 
-    async def _event(self, talk: Turn | Operation, event: dict[str, Any], size: int) -> Result | None:
+    async def _event(self, turn: Turn, event: dict[str, Any], size: int) -> Result | None:
         if "bulk" in event and self._bulk:
             size = answers.integer(event, "bulk")
             if size != len(self._bulk):
                 raise ProtocolError("The guest announced another size than it sent.")
-            whole = talk.json(Frame(0, 0, 0, bytes(self._bulk)))
+            whole = turn.operation.json(Frame(0, 0, 0, bytes(self._bulk)))
             self._bulk = b""
-            return await self._event(talk, whole, size)
+            return await self._event(turn, whole, size)
         if "result" in event:
             return await self._result(event, size)
         if "ask" in event and self.answering is not None:
             number = answers.integer(event, "ask")
-            answer = await self.answering.answer(event.get("question"), talk.left)
-            await talk.call(answer=number, **answer)
+            answer = await self.answering.answer(event.get("question"), turn.left)
+            await turn.call(answer=number, **answer)
         return None
 
     async def _result(self, event: dict[str, Any], size: int) -> Result | None:
@@ -179,38 +172,20 @@ def _context_of(language: str) -> str:
     return MAIN if known.kind == toolchains.PYTHON else known.name
 
 
-async def begin(links: Links, request: dict[str, Any], answering: Answering | None) -> Visit:
+async def begin(links: Links, request: dict[str, Any], answering: Answering | None) -> Turn:
     """Have a cell run. `request` is that of the operation `code`, with `context`, `timeout` and `limit`."""
     if answering is not None:
         answering.describe(request)
-    message = None
-    if len(request) == _PLAIN:
-        message = b'{"code":%s,"limit":%d}' % (_encode_text(request["code"]).encode("ascii"), request["limit"])
-    elif "cwd" not in request and "language" not in request:
-        # Only the guest can look up a directory; and a context that is still to be made, it makes.
-        direct = {name: value for name, value in request.items() if name not in ("op", "context", "timeout")}
-        message = json.dumps(direct).encode("ascii")
-    return await links.lanes.talk(request["context"], request, message, request["timeout"])
-
-
-async def conclude(talk: Turn | Operation, frame: Frame) -> dict[str, Any]:
-    answer = talk.answer(frame)
-    if isinstance(talk, Turn):
-        if talk.timed_out:
-            await talk.wind_up()
-        answer["timed_out"] = talk.timed_out
-        answer["state_lost"] = talk.state_lost
-        answer["duration"] = monotonic() - talk.started
-    return answer
+    return await links.contexts.begin(request)
 
 
 async def run_code(links: Links, request: dict[str, Any], listeners: Listeners) -> Execution:
     """Run a cell to its end."""
     hearing = Hearing(links, request["limit"], listeners)
-    async with await begin(links, request, hearing.answering) as talk:
-        while (frame := await talk.next()).kind != END:
-            await hearing.take(talk, frame)
-        answer = await conclude(talk, frame)
+    async with await begin(links, request, hearing.answering) as turn:
+        while (frame := await turn.next()).kind != END:
+            await hearing.take(turn, frame)
+        answer = turn.operation.answer(frame)
     return await hearing.finish(answer)
 
 
@@ -220,10 +195,10 @@ class AsyncCell:
     Leaving it early, by `close`, a `with` block or an error, stops the cell with all that it has started.
     """
 
-    def __init__(self, start: Callable[[Answering | None], Awaitable[Visit]], hearing: Hearing) -> None:
+    def __init__(self, start: Callable[[Answering | None], Awaitable[Turn]], hearing: Hearing) -> None:
         self._start = start
         self._hearing = hearing
-        self._visit: Visit | None = None
+        self._turn: Turn | None = None
         self._chunks = Chunks()
         self._left: deque[Chunk] = deque()
         self._execution: Execution | None = None
@@ -259,16 +234,15 @@ class AsyncCell:
         raise StopAsyncIteration
 
     async def _next(self) -> Chunk | Result | None:
-        if self._visit is None:
-            self._visit = await self._start(self._hearing.answering)
-        talk = self._visit.talk
-        frame = await talk.next()
+        if self._turn is None:
+            self._turn = await self._start(self._hearing.answering)
+        frame = await self._turn.next()
         if frame.kind == END:
-            self._execution = await self._hearing.finish(await conclude(talk, frame))
+            self._execution = await self._hearing.finish(self._turn.operation.answer(frame))
             self._left = self._chunks.finish()
-            self._visit.leave()
+            self._turn.leave()
             return None
-        taken = await self._hearing.take(talk, frame)
+        taken = await self._hearing.take(self._turn, frame)
         if isinstance(taken, Frame):
             chunk = self._chunks.feed(taken)
             return chunk if chunk.text else None
@@ -277,8 +251,8 @@ class AsyncCell:
     def close(self) -> None:
         """Stop the cell, if it still runs. The iteration ends."""
         self._closed = True
-        if self._visit is not None:
-            self._visit.leave()
+        if self._turn is not None:
+            self._turn.leave()
 
     def __del__(self) -> None:
         self.close()

@@ -24,7 +24,7 @@ _CLEAN_UP = 30.0
 
 async def snapshot(record: Record, links: Links, name: str | None, wait: float, *, force: bool) -> Snapshot:
     """Keep files and variables under a name. Raises as `AsyncSandbox.snapshot` says."""
-    _require(record, Capability.SNAPSHOT, "snapshots")
+    await record.demand(Capability.SNAPSHOT)
     chosen = f"snap-{os.urandom(4).hex()}" if name is None else check_name(name, "name")
     seconds = lasting.check_wait(wait)
     await record.check_usable(afresh=True)
@@ -42,7 +42,7 @@ async def snapshot(record: Record, links: Links, name: str | None, wait: float, 
 
 async def rollback(record: Record, links: Links, name: str) -> None:
     """Have files and variables as in a snapshot. Raises as `AsyncSandbox.rollback` says."""
-    _require(record, Capability.SNAPSHOT, "snapshots")
+    await record.demand(Capability.SNAPSHOT)
     found = await record.driver.find_snapshot(check_name(name, "name"))
     if found["sandbox"] != record.id:
         whose = f"is of the sandbox {found['sandbox']}" if found["sandbox"] else "came from a file"
@@ -68,7 +68,7 @@ async def fork(
     live: bool,
 ) -> list[Record]:
     """Sandboxes that go on where this one is. Raises as `AsyncSandbox.fork` says."""
-    _require(record, Capability.FORK, "forks")
+    await record.demand(Capability.FORK)
     if live:
         raise Unsupported(
             f"The {record.driver.name} driver has no live forks; they come with the microvm wall, where a hypervisor "
@@ -126,8 +126,3 @@ def check_count(count: object) -> int:
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_TWINS:
         raise InvalidInput(f"n is {shown(count)}; give a whole number from 1 to {MOST_TWINS}.")
     return count
-
-
-def _require(record: Record, capability: Capability, what: str) -> None:
-    if capability not in record.driver.capabilities:
-        raise Unsupported(f"The {record.driver.name} driver has no {what}.")

@@ -31,8 +31,7 @@ async def install(
     wanted = check_requirements([packages] if isinstance(packages, str) else packages)
     seconds = check_timeout(timeout)
     spec = record.info.spec
-    if Capability.PACKAGES not in record.driver.capabilities:
-        raise Unsupported(f"The {record.driver.name} driver cannot install packages.")
+    await record.demand(Capability.PACKAGES)
     if spec.image:
         raise Unsupported(
             "A sandbox with an image has the image's own Python.", hint="Run its installer, such as `pip install`."

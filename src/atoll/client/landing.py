@@ -11,6 +11,7 @@ import errno
 import os
 
 from ..errors import FileError, ProtocolError, file_error
+from ..guest.descriptors import write_all
 from ..policy.text import short
 from ..types import Transfer
 from ..wire.tree import DIRECTORY, FILE, BadTree, Entry, Reader
@@ -119,9 +120,7 @@ class Landing:
             self._end_file(name)
 
     def _write(self, content: bytes) -> None:
-        view = memoryview(content)
-        while view:
-            view = view[os.write(self._file, view) :]
+        write_all(self._file, content)
         self._left -= len(content)
         if not self._left:
             self._end_file(self._entry.path.rpartition("/")[2])

@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import AtollError, Busy, DiskFull, InvalidInput, ProtocolError, SandboxGone
 from ..policy.text import shown
 from ..types import Checkpoint
-from . import answers, lane
+from . import answers, contextqueue
 from .links import Links
 from .record import Record
 
@@ -123,7 +123,7 @@ async def _keep(
     told = left - min(_MARGIN, left / 4)
     request = {"do": "freeze", "file": file, "seconds": told, **wishes}
     # Another cell may have begun since: it is not waited for either.
-    report, _ = await lane.ask(links, name, request, timeout=left, wait=max(0.0, until - monotonic()))
+    report, _ = await contextqueue.ask(links, name, request, timeout=left, wait=max(0.0, until - monotonic()))
     if not isinstance(report.get("file"), str):
         raise Busy(f"The context {shown(name)} did not say in time what it has kept, and was ended.")
     return report

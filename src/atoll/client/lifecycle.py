@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from .. import registry, store
 from ..driver import Driver, Register
-from ..errors import AtollError, Busy, DriverError, InvalidInput, SandboxGone, Unsupported
+from ..errors import AtollError, Busy, DriverError, InvalidInput, SandboxGone
 from ..io import IO, BlockingIO, drive
 from ..policy.ignores import check_ignore
 from ..policy.labels import check_labels
+from ..policy.offers import check_spec
 from ..policy.sizes import format_size
 from ..policy.spec import make_spec, spec_from_json, with_image_as_path
 from ..policy.text import kind_of, shown
@@ -33,11 +34,6 @@ if TYPE_CHECKING:
 _CLEAN_UP = 30.0
 _MAKING = 60.0
 _WISHES = frozenset(make_spec.__kwdefaults__ or ())
-_GUARDED = {
-    "codebase": Capability.REVIEW,
-    "snapshot": Capability.SNAPSHOT,
-    "ignore": Capability.PERMISSIONS,
-}
 _HANDED_ON = frozenset(CREATE)
 _DECIDED = ("image", "source", "codebase", "ignore", "workdir", "packages")
 _STATUSES = frozenset(("creating", "running", "paused", "stopped", "gone"))
@@ -266,10 +262,11 @@ async def _sweep(driver: Driver, registered: Store, handle: Handle) -> bool:
 async def _spec(driver: Driver, wishes: dict[str, Any]) -> Spec:
     check_keywords(wishes)
     spec = make_spec(**wishes)
-    if not driver.names_images:
+    offers = await driver.offers()
+    if not offers.names_images:
         spec = with_image_as_path(spec)
-    _refuse_undeclared(driver, spec, wishes)
-    if Capability.LIMITS in driver.capabilities:
+    check_spec(driver.name, offers, spec, [name for name, value in wishes.items() if value is not None])
+    if Capability.LIMITS in offers.capabilities:
         _refuse_beyond_the_machine(spec.resources)
     if spec.codebase is not None:
         # A name may belong to another codebase by the time that somebody asks what this one stands on.
@@ -282,23 +279,6 @@ async def _codebase_id(io: IO, codebase: str | Codebase) -> str:
     from ..codebases.shelf import Shelf
 
     return await io.in_thread(lambda: Shelf().get(codebase).id)
-
-
-def _refuse_undeclared(driver: Driver, spec: Spec, wishes: Mapping[str, Any]) -> None:
-    """What must not be ignored by a driver that has never heard of it."""
-    for name, capability in _GUARDED.items():
-        if getattr(spec, name) not in (None, ()) and capability not in driver.capabilities:
-            raise Unsupported(f"The {driver.name} driver has no {capability.value}.", hint=f"Leave {name}= out.")
-    if spec.source is not None and Capability.SOURCE not in driver.capabilities:
-        return  # which it refuses in its own words
-    if spec.permissions is not None and Capability.PERMISSIONS not in driver.capabilities:
-        chosen = wishes.get("preset") is not None or wishes.get("permissions") is not None
-        raise Unsupported(
-            f"The {driver.name} driver has no permissions, and cannot hold code to the rules for a source"
-            f"{'' if chosen else f' (without others, those of the preset {spec.permissions.name})'}.",
-            hint='Say preset="full-access" (--preset full-access) to have it see and change all of its copy, or take '
-            "the jail.",
-        )
 
 
 def _refuse_beyond_the_machine(resources: Resources) -> None:

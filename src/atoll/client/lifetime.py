@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..types import Checkpoint, Info, Metrics
+from ..types import Capability, Checkpoint, Info, Metrics
 
 if TYPE_CHECKING:
     from .command import Seconds
@@ -61,7 +61,7 @@ class AsyncLifetime:
         """
         from . import lasting
 
-        self._record.check_can_keep()
+        await self._record.demand(Capability.STOP)
         await self._record.check_usable()
         memory = self._record.info.spec.resources.memory
         kept = await lasting.checkpoint(self._links, lasting.check_wait(wait), memory)

@@ -116,11 +116,6 @@ class Link:
             )
         self._greeted = True
 
-    def hand_over(self) -> tuple[GuestStream, Decoder]:
-        """The bare stream, for whoever goes on with it in another way; what was read ahead is in the decoder."""
-        self._receiver = None
-        return self._stream, self._decoder
-
     def rest(self) -> None:
         """The operation has ended; whatever still comes for it is of no interest."""
         self._receiver = None

@@ -8,14 +8,15 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..driver import Driver
-from ..errors import AtollError, Busy, ProtocolError, SandboxGone, Unresponsive
+from ..errors import AtollError, Busy, InvalidInput, ProtocolError, SandboxGone, Unresponsive
+from ..policy.offers import check_operation
 from ..types import Completed, Handle, Info, Status
 from ..wire.frames import MAX_OPEN, MAX_PAYLOAD
 from .link import Broken, Ended, Link
 from .operation import Operation
 
 if TYPE_CHECKING:
-    from .lane import Lanes
+    from .contextqueue import ContextQueue
 
 QUIET = 30.0
 """Seconds without a word after which a guest counts as not answering."""
@@ -26,6 +27,9 @@ PATIENT = 600.0
 MAX_IDLE = 8
 _SETTLE = 10.0
 """A guest may die long before its keeper gets to know, on a busy machine."""
+
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Seat(Protocol):
@@ -58,7 +62,7 @@ class Links:
     def __init__(self, seat: Seat) -> None:
         self._seat = seat
         self._idle: list[Link] = []
-        self._lanes: Lanes | None = None
+        self._contexts: ContextQueue | None = None
         self.io = seat.driver.io
 
     @property
@@ -81,52 +85,43 @@ class Links:
             InvalidInput: the request does not fit into a frame.
             SandboxGone, Busy: it cannot answer.
         """
-        message = json.dumps(request, separators=(",", ":")).encode("ascii")
+        message = _encode(request).encode("ascii")
         # A command may have all the arguments that its kernel takes; what goes on to a context must fit there.
         if len(message) > (MAX_OPEN if request["op"] == "exec" else MAX_PAYLOAD):
-            from .lane import too_long
-
-            raise too_long(len(message))
+            raise InvalidInput(
+                f"The request takes {len(message)} bytes; at most {MAX_PAYLOAD} fit. Pass large things with "
+                "files.write, variables.set, or the stdin of a command."
+            )
+        driver = self._seat.driver
+        check_operation(driver.name, await driver.offers(), request)
         operation = Operation(await self._take(), self._give_back, self._explain, quiet, deadline)
         await operation.start(message, data, eof=eof)
         return operation
 
-    async def apart(self, request: dict[str, Any]) -> tuple[Link, Operation]:
-        """Start an operation on a link that does not come back here."""
-        link = await self._take()
-        operation = Operation(link, _keep, self._explain, QUIET)
-        await operation.start(json.dumps(request, separators=(",", ":")).encode("ascii"))
-        return link, operation
-
     @property
-    def lanes(self) -> Lanes:
-        """The ways to the sandbox's contexts."""
-        if self._lanes is None:
-            from .lane import Lanes
+    def contexts(self) -> ContextQueue:
+        """The way to the sandbox's contexts."""
+        if self._contexts is None:
+            from .contextqueue import ContextQueue
 
-            self._lanes = Lanes(self)
-        return self._lanes
-
-    async def check(self) -> None:
-        """In the middle of something: raises SandboxGone or Busy when the sandbox does not answer any more."""
-        try:
-            await self._seat.check_usable(afresh=True)
-        except Busy:
-            raise self._left_undone(await self._seat.judge()) from None
+            self._contexts = ContextQueue(self)
+        return self._contexts
 
     async def ask(self, op: str, *, quiet: float = QUIET, **arguments: Any) -> dict[str, Any]:
         """The answer of an operation that only answers."""
         async with await self.open({"op": op, **arguments}, quiet=quiet) as operation:
             return await operation.end()
 
-    def hint(self, request: dict[str, Any]) -> Callable[[Completed, str], str | None]:
+    async def hint(self, request: dict[str, Any]) -> Callable[[Completed, str], str | None]:
         """What says why a command that was asked for so has failed, from how it ended and the end of its output."""
+
+        offers = await self._seat.driver.offers()
 
         def look(completed: Completed, tail: str) -> str | None:
             from .reasons import hint_for
 
             info = self._seat.info
-            return None if info is None else hint_for(self._seat.driver, info.spec, request, completed, tail)
+            return None if info is None else hint_for(offers, info.spec, request, completed, tail)
 
         return look
 
@@ -134,8 +129,6 @@ class Links:
         """Close what is idle."""
         while self._idle:
             self._idle.pop().close()
-        if self._lanes is not None:
-            self._lanes.close()
 
     async def _take(self) -> Link:
         await self._seat.check_usable()
@@ -183,7 +176,3 @@ class Links:
         return Busy(
             f"The sandbox {self._seat.handle.id} was {status} before this was done.", hint="Call resume() first."
         )
-
-
-def _keep(_link: Link) -> None:
-    """The operation has ended, and its link stays with who asked for it."""

@@ -28,6 +28,8 @@ from ..wire.frames import (
 from .link import Broken, Link, Silent
 
 _HALF = WINDOW // 2
+_OVERDUE = 3 * WINDOW
+"""What an honest guest may still have to say after the deadline: what was on its way, and what it had kept."""
 _SLICE = 0.01
 """How long one thread waits for another that reads, before it looks whether that one brought what it needs."""
 
@@ -66,11 +68,11 @@ class Operation:
         self._give_back = give_back
         self._explain = explain
         self._quiet = quiet
-        self._deadline = deadline
+        self.deadline = deadline
         self._channel = 0
         self._frames: deque[Frame] = deque()
         self._allowance = WINDOW
-        self._owed = 0
+        self._owed = self._overdue = 0
         self._finished: set[int] = set()
         self._released = False
         self._closed = False
@@ -136,7 +138,7 @@ class Operation:
         if frame.kind != END:
             self._owed += HEADER.size + len(frame.payload)
             if self._owed >= _HALF and not self.ended:
-                await self._refill()
+                await self._guarded(self._refill())
         return frame
 
     def be_patient(self) -> None:
@@ -150,9 +152,14 @@ class Operation:
         await self._guarded(self._until(lambda: self._readable() or self._writable(), timeout))
 
     async def _refill(self) -> None:
+        """Let the guest say more. Raises Silent for who never stops talking after the deadline."""
         owed, self._owed = self._owed, 0
+        if self.deadline is not None and monotonic() > self.deadline:
+            self._overdue += owed
+            if self._overdue > _OVERDUE:
+                raise Silent
         self._allowance += owed
-        await self._guarded(self._link.send(frames.encode_credit(self._channel, owed)))
+        await self._link.send(frames.encode_credit(self._channel, owed))
 
     async def end(self) -> dict[str, Any]:
         """The answer of an operation that sends nothing else.
@@ -213,11 +220,6 @@ class Operation:
             await self._guarded(self._link.send(frames.encode_json(self._channel, CALL, request)))
 
     @property
-    def left(self) -> float | None:
-        """Seconds until it must have ended."""
-        return None if self._deadline is None else max(self._deadline - monotonic(), 0.0)
-
-    @property
     def closed(self) -> bool:
         """Whether it was given up before its END came."""
         return self._closed
@@ -256,7 +258,7 @@ class Operation:
     def _limit(self, timeout: float | None) -> tuple[float | None, bool]:
         """When to stop waiting, and whether that is the caller's limit rather than the guest's."""
         now = monotonic()
-        limit = self._deadline
+        limit = self.deadline
         if self._quiet is not None and (limit is None or now + self._quiet < limit):
             limit = now + self._quiet
         if timeout is not None and (limit is None or now + timeout < limit):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 
-from ..errors import InvalidInput, Unsupported
+from ..errors import InvalidInput
 from ..policy.ignores import Ignores
 from ..policy.paths import check_path
 from ..policy.permissions import check_permissions
@@ -49,8 +49,8 @@ def _is_ignored(spec: Spec, path: str) -> bool:
 
 async def set_permissions(record: Record, permissions: PermissionsLike, *, force: bool) -> None:
     """Raises as `AsyncSandbox.set_permissions` says."""
-    if Capability.PERMISSIONS not in record.driver.capabilities:
-        raise Unsupported(f"The {record.driver.name} driver has no path permissions.")
+    await record.demand(Capability.PERMISSIONS)
+    await record.demand(Capability.LIVE_RULES)
     spec = record.info.spec
     if spec.source is None and spec.codebase is None:
         raise InvalidInput(

@@ -168,7 +168,7 @@ class AsyncProcess:
 
 async def hold(links: Links, request: dict[str, Any]) -> AsyncProcess:
     """Start a process that lives on its own, or attach to one. Raises as the guest refuses it."""
-    process = Running(await links.open(request), None, links.hint(request))
+    process = Running(await links.open(request), None, await links.hint(request))
     try:
         return AsyncProcess(links.io, process, await process.started())
     except BaseException:

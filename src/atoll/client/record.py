@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 
 from ..driver import Driver
-from ..errors import Busy, SandboxGone, SandboxNotFound, Unsupported
+from ..errors import Busy, SandboxGone, SandboxNotFound
 from ..policy.limits import check_lifetime, check_timeout
+from ..policy.offers import demand
 from ..store import Row, Store
 from ..types import Capability, Handle, Info, Metrics, Permissions, Status
 
@@ -69,12 +70,18 @@ class Record:
             self.info = await self.driver.describe(self.handle, self.info)
         return self.info
 
+    async def demand(self, capability: Capability) -> None:
+        """Raises Unsupported where the wall does not offer this."""
+        demand(self.driver.name, await self.driver.offers(), capability)
+
     async def metrics(self) -> Metrics:
+        await self.demand(Capability.METRICS)
         await self._check_there()
         return await self.driver.metrics(self.handle)
 
     async def set_lifetime(self, lifetime: object) -> None:
         seconds = check_lifetime(lifetime)
+        await self.demand(Capability.LIFETIME)
         await self._check_there()
         await self.driver.set_lifetime(self.handle, seconds)
         self._expires(time.time() + seconds)
@@ -88,22 +95,19 @@ class Record:
         self.info = self.info._replace(spec=self.info.spec._replace(timeout=timeout))
 
     async def pause(self) -> None:
+        await self.demand(Capability.PAUSE)
         await self._check_there()
         if self.info.status == "stopped":
             raise self.not_running("stopped")
         await self.driver.pause(self.handle)
         self._note("paused")
 
-    def check_can_keep(self) -> None:
-        """Raises Unsupported where nothing outlasts the end of a sandbox."""
-        if Capability.STOP not in self.driver.capabilities:
-            raise Unsupported(f"The {self.driver.name} driver cannot keep a sandbox beyond its end.")
-
     async def keep(self) -> None:
         """A checkpoint was made: what else ends it, it counts as stopped."""
         await self.driver.keep(self.handle)
 
     async def stop(self) -> None:
+        await self.demand(Capability.STOP)
         await self._check_there()
         if self.info.status == "stopped":
             return

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, TypeVar
 
 from ..driver import Staged
-from ..errors import Busy, InvalidInput, Unsupported
+from ..errors import Busy, InvalidInput
 from ..home import private, state_dir
 from ..policy.text import shown
 from ..types import Applied, Capability, Change
@@ -147,7 +147,7 @@ def _write_base(path: str, entries: Mapping[str, Any]) -> None:
 
 async def discard(record: Record, *, force: bool) -> None:
     """Raises as `AsyncSandbox.discard` says."""
-    _require(record)
+    await _require(record)
     await record.check_usable(afresh=True)
     await record.driver.discard(record.handle, force=force)
 
@@ -156,7 +156,7 @@ async def discard(record: Record, *, force: bool) -> None:
 async def _staged(record: Record) -> AsyncIterator[Any]:
     from .. import review
 
-    _require(record)
+    await _require(record)
     await record.check_usable(afresh=True)
     staged: Staged = await record.driver.stage(record.handle)
     spec = record.info.spec
@@ -188,9 +188,8 @@ def check_paths(record: Record, paths: Paths) -> list[str] | None:
     return [relative(record.info.spec, os.fspath(path)) for path in given]
 
 
-def _require(record: Record) -> None:
-    if Capability.REVIEW not in record.driver.capabilities:
-        raise Unsupported(f"The {record.driver.name} driver cannot show changes.")
+async def _require(record: Record) -> None:
+    await record.demand(Capability.REVIEW)
     spec = record.info.spec
     if spec.source is None and spec.codebase is None:
         raise InvalidInput(

@@ -274,9 +274,9 @@ async def launch(links: Links, request: dict[str, Any], feed: Feed | None) -> Ru
     deadline = None if timeout is None else monotonic() + timeout + GRACE
     at_once = feed.at_once() if feed else None
     if at_once is None:
-        return Running(await links.open(request, quiet=None, deadline=deadline), feed, links.hint(request))
+        return Running(await links.open(request, quiet=None, deadline=deadline), feed, await links.hint(request))
     operation = await links.open(request, quiet=None, deadline=deadline, data=at_once, eof=True)
-    return Running(operation, None, links.hint(request))
+    return Running(operation, None, await links.hint(request))
 
 
 async def run(

@@ -139,7 +139,7 @@ class AsyncSession:
             request["limit"] = limit
         deadline = None if seconds is None else monotonic() + seconds + running.GRACE
         operation = await self._links.open(request, quiet=None, deadline=deadline)
-        return _Command(operation, None, self._links.hint(request))
+        return _Command(operation, None, await self._links.hint(request))
 
 
 class _Command(Running):

@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 from .. import registry
 from ..driver import Driver
-from ..errors import Unsupported
 from ..io import IO, AnyIO
 from ..policy.names import check_name
+from ..policy.offers import demand
 from ..policy.paths import host_path
 from ..policy.sizes import parse_size
 from ..types import Capability, Snapshot
@@ -43,13 +43,13 @@ class AsyncSnapshots:
             sandbox: only those of the sandbox with this id.
             driver: those of this one instead.
         """
-        wall = self._load(driver)
+        wall = await self._load(driver)
         found = [described(wall.name, manifest) for manifest in await wall.snapshots()]
         return [each for each in found if sandbox in (None, each.sandbox)]
 
     async def get(self, name: str) -> Snapshot:
         """One of them. Raises SnapshotNotFound."""
-        wall = self._load()
+        wall = await self._load()
         return described(wall.name, await wall.find_snapshot(check_name(name, "name")))
 
     async def delete(self, name: str) -> None:
@@ -58,7 +58,7 @@ class AsyncSnapshots:
         Raises:
             SnapshotNotFound: there is none of that name.
         """
-        await self._load().delete_snapshot(check_name(name, "name"))
+        await (await self._load()).delete_snapshot(check_name(name, "name"))
 
     async def export(self, name: str, path: Path) -> None:
         """Write one to a file, with all that it takes to begin there on another machine.
@@ -72,7 +72,7 @@ class AsyncSnapshots:
             Unsupported: it was made with `image=`, which would be missing there.
             FileError: the file cannot be written.
         """
-        await self._load().export_snapshot(check_name(name, "name"), host_path(path, "path"))
+        await (await self._load()).export_snapshot(check_name(name, "name"), host_path(path, "path"))
 
     async def import_file(self, path: Path, name: str | None = None, *, limit: int | str = LIMIT) -> Snapshot:
         """Read one from a file that `export` has written, on any machine. The file need not be trusted.
@@ -88,13 +88,12 @@ class AsyncSnapshots:
             InvalidInput: it is no such file, was damaged, or is over the limit; or there is a snapshot of that name.
             FileError: it cannot be read, or the disk is full.
         """
-        wall = self._load()
+        wall = await self._load()
         chosen = None if name is None else check_name(name, "name")
         found = await wall.import_snapshot(host_path(path, "path"), chosen, limit=parse_size(limit, "limit"))
         return described(wall.name, found)
 
-    def _load(self, driver: str | None = None) -> Driver:
+    async def _load(self, driver: str | None = None) -> Driver:
         wall = registry.load(driver or self._driver or registry.default_name(), self._io)
-        if Capability.SNAPSHOT not in wall.capabilities:
-            raise Unsupported(f"The {wall.name} driver has no snapshots.")
+        demand(wall.name, await wall.offers(), Capability.SNAPSHOT)
         return wall

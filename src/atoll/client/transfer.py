@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from ..errors import FileError, file_error
+from ..guest.descriptors import write_all
 from ..io import IO
 from ..policy.text import short
 from ..types import FileInfo, Transfer
@@ -155,10 +156,8 @@ class FilePlace:
         self.size += len(content)
         if self.size > self._max_size:
             raise FileError(f"The file is larger than max_size; {short(self._local)} is as it was.", errno=errno.EFBIG)
-        view = memoryview(content)
         try:
-            while view:
-                view = view[os.write(self._fd, view) :]
+            write_all(self._fd, content)
         except OSError as error:
             raise refused(error, self._local) from error
 

@@ -95,9 +95,9 @@ class AsyncVariables:
     ) -> tuple[answers.Answer, bytearray]:
         if not isinstance(context, str):
             raise InvalidInput(f"context is {kind_of(context)}; give the name of a context.")
-        from . import lane
+        from . import contextqueue
 
-        return await lane.ask(self._links, context, {"do": "variables", **request}, payload, limit)
+        return await contextqueue.ask(self._links, context, {"do": "variables", **request}, payload, limit)
 
 
 def _name(name: object) -> str:

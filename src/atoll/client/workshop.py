@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from ..driver import Driver
 from ..errors import AtollError, FileError, PackagesFailed, SandboxGone, StoreError, Unsupported
 from ..packages import cache, recipe, settings
+from ..policy.offers import check_spec
 from ..policy.requirements import name_of
 from ..types import Completed, Handle, Resources, Spec, Status
 from . import running
@@ -166,6 +167,7 @@ async def _install(driver: Driver, environment: cache.Environment, order: _Order
         env=order.env or {},
     )
     try:
+        check_spec(driver.name, await driver.offers(), spec)
         handle = await driver.workshop(spec, order.shown)
     except Unsupported as error:
         if order.network != "all":

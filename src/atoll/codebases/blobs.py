@@ -12,6 +12,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator
 
+from ..guest.descriptors import write_all
 from . import locks
 from .manifest import Entry
 from .walking import Stamp
@@ -84,7 +85,7 @@ class Blobs:
             return before
         if not self.has(entry):
             with self._new(entry) as target:
-                _write(target, data)
+                write_all(target, data)
         return entry
 
     def link(self, entry: Entry, directory: int, name: str) -> None:
@@ -124,7 +125,7 @@ class Blobs:
             target = os.open(name, _NEW, 0o600, dir_fd=directory)
             try:
                 _copy(source, target, entry.size)
-                _dress(target, entry)
+                dress(target, entry)
             finally:
                 os.close(target)
         finally:
@@ -184,7 +185,7 @@ class Blobs:
         try:
             try:
                 yield target
-                _dress(target, entry)
+                dress(target, entry)
             finally:
                 os.close(target)
             _rename(draft, self._path(entry))
@@ -213,7 +214,8 @@ def _remove_unused(path: str) -> bool:
     return True
 
 
-def _dress(fd: int, entry: Entry) -> None:
+def dress(fd: int, entry: Entry) -> None:
+    """Give a file or directory the mode and time that it has in a codebase."""
     os.fchmod(fd, entry.mode)
     with contextlib.suppress(OverflowError):
         os.utime(fd, ns=(entry.mtime, entry.mtime))
@@ -247,15 +249,9 @@ def _copy(source: int, target: int | None, size: int) -> str:
         if len(piece) == _PIECE and piece == _NOTHING:
             os.lseek(target, _PIECE, os.SEEK_CUR)
         else:
-            _write(target, piece)
+            write_all(target, piece)
     if at != size:
         raise Changed
     if target is not None:
         os.ftruncate(target, size)
     return digest.hexdigest()
-
-
-def _write(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]

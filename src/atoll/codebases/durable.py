@@ -1,9 +1,11 @@
-"""What was written is on the disk before something that is true only with it is said."""
+"""Flushing to disk: what was written is there before something that is true only with it is said."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+
+from ..engine import kernel
 
 # Their journals keep the order of names: once something later is on the disk, all earlier names are.
 _ORDERED = frozenset((0xEF53, 0x58465342))  # ext4, XFS
@@ -23,7 +25,7 @@ def flush_tree(directory: str, new: Sequence[str]) -> None:
     try:
         if len(new) > _FEW or not _is_ordered(fd):
             # The whole file system: cheaper than each of thousands of files.
-            _call("syncfs", fd)
+            kernel.syncfs(fd)
             return
     finally:
         os.close(fd)
@@ -51,18 +53,4 @@ def flush(path: str) -> None:
 
 
 def _is_ordered(fd: int) -> bool:
-    import ctypes
-
-    status = ctypes.create_string_buffer(256)
-    _call("fstatfs", fd, status)
-    # Its first member, a long, is the kind.
-    return ctypes.c_long.from_buffer(status).value in _ORDERED
-
-
-def _call(name: str, *arguments: object) -> None:
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    if getattr(libc, name)(*arguments) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+    return kernel.file_system(fd) in _ORDERED

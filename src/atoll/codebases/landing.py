@@ -8,10 +8,12 @@ import os
 from collections.abc import Iterator
 
 from ..errors import FilePresent
+from ..guest.descriptors import write_all
 from ..policy.paths import host_path
 from ..policy.text import short
 from ..types import Transfer
 from .beneath import DIRECTORY, Descent, open_below
+from .blobs import dress
 from .intake import Progress, refusal
 from .manifest import Entries, Entry
 
@@ -126,10 +128,8 @@ def _copy(there: int, name: str, here: int, new: str, entry: Entry) -> None:
         target = os.open(new, _NEW, 0o600, dir_fd=here)
         try:
             while piece := os.read(source, _PIECE):
-                view = memoryview(piece)
-                while view:
-                    view = view[os.write(target, view) :]
-            _dress(target, entry)
+                write_all(target, piece)
+            dress(target, entry)
         finally:
             os.close(target)
     finally:
@@ -140,12 +140,6 @@ def _dress_directory(root: int, path: str, entry: Entry) -> None:
     """Last of all: writing into a directory changes its time, and its mode may forbid it."""
     fd = open_below(root, path)
     try:
-        _dress(fd, entry)
+        dress(fd, entry)
     finally:
         os.close(fd)
-
-
-def _dress(fd: int, entry: Entry) -> None:
-    os.fchmod(fd, entry.mode)
-    with contextlib.suppress(OverflowError):
-        os.utime(fd, ns=(entry.mtime, entry.mtime))

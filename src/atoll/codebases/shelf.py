@@ -206,12 +206,6 @@ class Shelf:
                 return named.use(version)
             return self._versions(codebase).use(version)
 
-    def tree_of(self, codebase: str | Codebase) -> tuple[str, int]:
-        """The path of the current version's tree, and its number. Only `use` keeps it from being removed."""
-        versions = self._versions(codebase)
-        version = versions.current().version
-        return f"{versions.place(version)}/tree", version
-
     def entries(self, codebase: str | Codebase, version: int) -> Entries:
         """What is in a version. Raises FileMissing: there is no such version, or no more."""
         with explained(self.home):
@@ -241,11 +235,6 @@ class Shelf:
         """Doing so twice is harmless, and so is it when the codebase is gone."""
         with explained(self.home):
             Versions(self.home, id).unpin(version, user)
-
-    def collect_garbage(self) -> int:
-        """Remove what nobody uses: old versions, half-made ones, and files in none; how many files that were."""
-        with explained(self.home):
-            return tidying.collect(self.home)
 
     def _versions(self, codebase: str | Codebase) -> Versions:
         return Versions(self.home, self.get(codebase).id)

@@ -32,8 +32,8 @@ class Standing(StewardDriver):
         known = resume.data.get("codebase") if resume is not None else (begin or {}).get("codebase")
         with uses.used(spec.codebase, known) as version:
             placed = spec._replace(source=version.tree)
-            pinning = None if register is None else _pinning(register)
-            return await super()._make(placed, pinning, resume, begin, {**more, "codebase": version.data()})
+            register = register and pinning(register)
+            return await super()._make(placed, register, resume, begin, {**more, "codebase": version.data()})
 
     async def destroy(self, handle: Handle) -> None:
         await super().destroy(handle)
@@ -43,11 +43,15 @@ class Standing(StewardDriver):
             uses.unpin(handle.data, handle.id)
 
 
-def _pinning(register: Register) -> Register:
+def pinning(register: Register) -> Register:
     """Whoever is written down has its version of a codebase kept, until it is destroyed."""
-    from . import uses
 
     def pin_and_register(handle: Handle) -> None:
+        if not handle.data.get("codebase"):
+            register(handle)
+            return
+        from . import uses
+
         uses.pin(handle.data, handle.id)
         try:
             register(handle)

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..codebases.layered import LayeredHistory
+from ..codebases.standing import pinning
 from ..driver import Register
 from ..engine import orders
 from ..engine.launch import cloudpickle_directory
 from ..engine.layout import Layout
 from ..engine.steward.client import StewardDriver
-from ..errors import Unsupported
 from ..home import state_dir
 from ..types import Capability, Handle, Layer, Spec
 from . import bwrap_binary
@@ -22,7 +22,7 @@ class BwrapDriver(StewardDriver, LayeredHistory):
     name = "bwrap"
     summary = "bubblewrap on this machine: namespaces, seccomp and Landlock around the same guest as the jail's"
     isolation = "container"
-    capabilities = frozenset(Capability) - {Capability.IMAGE}
+    capabilities = frozenset(Capability) - {Capability.IMAGE, Capability.AUDIT}
     wall = "atoll.drivers.bwrap_wall:BwrapWall"
     warm = True
 
@@ -34,7 +34,6 @@ class BwrapDriver(StewardDriver, LayeredHistory):
         return self.places().box(name)
 
     def prepare(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
-        _refuse(spec)
         binary = bwrap_binary.choose()
         places = self.places(resume)
         places.make()
@@ -86,7 +85,7 @@ class BwrapDriver(StewardDriver, LayeredHistory):
                 environment = choosing.environment(spec, packages and packages.data, state_dir())
                 stands["environment"] = kept.enter_context(cache.in_use(environment))
             more = {"stands": stands}
-            return [await self._make(spec, _pinning(register), resume, more=more) for _ in range(count)]
+            return [await self._make(spec, pinning(register), resume, more=more) for _ in range(count)]
 
     async def workshop(self, spec: Spec, shown: Sequence[str]) -> Handle:
         return await self._make(spec, None, more={"stands": {"shown": list(shown)}})
@@ -113,29 +112,3 @@ class BwrapDriver(StewardDriver, LayeredHistory):
         from ..engine import probe
 
         return await self.io.in_thread(lambda: [*probe.layers(), *bwrap_binary.layers()])
-
-
-def _pinning(register: Register) -> Register:
-    """Whoever is written down has its version of a codebase kept, until it is destroyed."""
-
-    def pin_and_register(handle: Handle) -> None:
-        if not handle.data.get("codebase"):
-            register(handle)
-            return
-        from ..codebases import uses
-
-        uses.pin(handle.data, handle.id)
-        try:
-            register(handle)
-        except BaseException:
-            uses.unpin(handle.data, handle.id)
-            raise
-
-    return pin_and_register
-
-
-def _refuse(spec: Spec) -> None:
-    """What is asked for and cannot be given."""
-    for wish, asked in {"image=": spec.image is not None, "audit=True": spec.audit}.items():
-        if asked:
-            raise Unsupported(f"The bwrap driver cannot honour {wish}.", hint='Leave it out, or use driver="jail".')

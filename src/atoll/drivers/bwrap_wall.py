@@ -34,6 +34,7 @@ from ..engine.recording import Recorder
 from ..engine.restack import Sandbox
 from ..engine.settings import FIRST_UID, UIDS, BirthFailed, Settings
 from ..engine.steward.wall import StartFailed, Wall
+from ..engine.stillness import Stillness
 from ..engine.views import View
 from ..engine.watch import Watch
 from .bwrap_binary import Binary
@@ -63,6 +64,8 @@ class BwrapWall(Wall):
         self._own_watches: list[Watch] = []
         self._watches: list[Watch] = []
         self._frozen = False
+        # Where no control group does that: what keeps it paused.
+        self._stillness: Stillness | None = None
         self._view: View | None = None
         self._rules = places.Rules.of(self._order)
         self._quota = 0
@@ -115,7 +118,9 @@ class BwrapWall(Wall):
         threshold.crossed = True
 
     def tend(self, now: float) -> float:
-        watching = self._watches if self._frozen else [*self._own_watches, *self._watches]
+        still = self._stillness
+        frozen = self._frozen and still is None
+        watching = self._watches if frozen else [*self._own_watches, *([still] if still else []), *self._watches]
         for each in watching:
             each.look(now)
         return min((each.due(now) for each in watching), default=float("inf"))
@@ -231,6 +236,7 @@ class BwrapWall(Wall):
         except TimeoutError as error:
             raise OSError(f"the sandbox cannot be paused now: {error}") from None
         self._frozen = frozen
+        self._stillness = Stillness(self.guest) if frozen and self._group is None else None
 
     def usage(self) -> dict[str, Any]:
         pids = usage.descendants(self.guest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 from ..errors import AtollError
 from ..home import state_dir
 from ..packages.shown import Packaged
-from ..types import Capability, Handle, Layer, Spec
+from ..policy.offers import narrowed
+from ..types import Capability, Handle, Layer, Offers, Spec
 from . import docker_jobs
 from .docker_container import name_of
 from .docker_engine import Engine, Refused, Unreachable
@@ -54,6 +56,23 @@ class DockerDriver(CommittedHistory, Reviewed, Packaged):
         }
     )
     wall = "atoll.drivers.docker_wall:DockerWall"
+
+    async def offers(self) -> Offers:
+        offers = await super().offers()
+        if os.geteuid() == 0:
+            return offers
+        offers = narrowed(
+            offers,
+            (Capability.PERMISSIONS, Capability.LIVE_RULES, Capability.REVIEW),
+            "Path permissions and codebases in a container need root.",
+            'Run as root, use the jail, or say preset="full-access" (--preset full-access) to show all of the source.',
+        )
+        return narrowed(
+            offers,
+            (Capability.NETWORK_ALL,),
+            'network="all" in a container needs root: only root can close to it where clouds keep their credentials.',
+            "Run as root, or use the jail, which closes them for an ordinary user, too.",
+        )
 
     def prepare(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
         return docker_jobs.job_for(spec, box, resume, state_dir())

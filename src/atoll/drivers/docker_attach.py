@@ -11,45 +11,21 @@ from urllib.parse import quote
 
 from ..engine import kernel
 from ..engine.steward.lines import switchboard
-from .docker_engine import Engine, Refused
+from ..guest.descriptors import write_all
+from .docker_engine import Engine
 
 _HEAD = struct.Struct(">BxxxI")
 _STDOUT = 1
 _CHUNK = 1 << 16
-_LONGEST_HEAD = 1 << 14
 
 
 def attach(engine: Engine, container: str) -> socket.socket:
     """A connection that is a container's standard input and output, to be had before it is started.
 
     Raises:
-        Refused, OSError: the engine gives none.
+        Refused, Unreachable: the engine gives none.
     """
-    sock = engine.connect()
-    try:
-        query = "stream=1&stdin=1&stdout=1"
-        lines = [
-            f"POST /containers/{quote(container)}/attach?{query} HTTP/1.1",
-            "Host: engine",
-            "Connection: Upgrade",
-            "Upgrade: tcp",
-            "Content-Length: 0",
-        ]
-        sock.sendall("\r\n".join([*lines, "", ""]).encode())
-        head = b""
-        while not head.endswith(b"\r\n\r\n"):
-            part = sock.recv(1)
-            if not part or len(head) > _LONGEST_HEAD:
-                raise OSError("the engine hung up")
-            head += part
-        status = int(head.split()[1])
-        if status not in (101, 200):
-            raise Refused(status, "the engine does not let its container be attached to")
-        sock.settimeout(None)
-    except BaseException:
-        sock.close()
-        raise
-    return sock
+    return engine.hijack(f"/containers/{quote(container)}/attach?stream=1&stdin=1&stdout=1")
 
 
 def control(line: socket.socket) -> socket.socket:
@@ -73,7 +49,7 @@ def _unpack(line: socket.socket, writer: int) -> NoReturn:
                     os._exit(0)
                 left -= len(piece)
                 if stream == _STDOUT:
-                    _write(writer, piece)
+                    write_all(writer, piece)
     finally:
         os._exit(0)
 
@@ -93,9 +69,3 @@ def _received(line: socket.socket, most: int) -> bytes:
     """Whoever writes to the line, in another process, may have it never wait."""
     select.select([line], [], [])
     return line.recv(most)
-
-
-def _write(writer: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(writer, view) :]

@@ -5,17 +5,17 @@ The `docker` package does the rest. It takes a fifth of a second and 30 MB to lo
 
 from __future__ import annotations
 
-import contextlib
 import json
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
 from ..errors import WallUnavailable
+from ..http.address import Address
+from ..http.client import Lost, Refused as HTTPRefused, TooLarge, Wait, ask, upgrade
 
 _MOST = 32 << 20
-_CHUNK = 1 << 16
 _SECONDS = 60.0
 
 
@@ -45,8 +45,9 @@ class Engine:
         wait: how to wait until the engine's answer can be read, for so many seconds at most.
     """
 
-    def __init__(self, path: str, wait: Callable[[socket.socket, float], bool] | None = None) -> None:
+    def __init__(self, path: str, wait: Wait | None = None) -> None:
         self.path = path
+        self._address = Address("unix", path)
         self._wait = wait
 
     def get(self, path: str, **query: Any) -> Any:
@@ -58,26 +59,23 @@ class Engine:
     def delete(self, path: str, **query: Any) -> Any:
         return self.call("DELETE", path, query)
 
-    def call(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, Any],
-        body: Mapping[str, Any] | None = None,
-        seconds: float = _SECONDS,
-    ) -> Any:
+    def call(self, method: str, path: str, query: Mapping[str, Any], body: Mapping[str, Any] | None = None) -> Any:
         """What the engine answers, as JSON; None for nothing.
 
         Raises:
             Refused: it refuses.
             Unreachable: it does not answer at all.
         """
-        with self.connect(seconds) as sock:
-            try:
-                sock.sendall(_request(method, path, query, body))
-                status, content = _answer(sock, lambda: self._wait is None or self._wait(sock, seconds))
-            except OSError as error:
-                raise _unreachable(self.path, error) from error
+        asked = "&".join(f"{quote(name)}={quote(_text(value), safe='')}" for name, value in query.items())
+        content = b"" if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        target = f"{path}{'?' + asked if asked else ''}"
+        try:
+            status, _, content = ask(
+                self._address, method, target, headers, content, within=_SECONDS, most=_MOST, wait=self._wait
+            )
+        except (Lost, TooLarge) as error:
+            raise _unreachable(self.path, error) from error
         text = content.decode(errors="replace").strip()
         try:
             answer = json.loads(text) if text else None
@@ -88,29 +86,26 @@ class Engine:
             raise Refused(status, str(told or text or f"status {status}")[:2000])
         return answer
 
-    def connect(self, seconds: float = _SECONDS) -> socket.socket:
-        """Raises Unreachable."""
-        sock = socket.socket(socket.AF_UNIX)
-        sock.settimeout(seconds)
+    def hijack(self, path: str) -> socket.socket:
+        """The connection itself, after a request that ends HTTP on it.
+
+        Raises:
+            Refused: the engine goes on in HTTP.
+            Unreachable: it does not answer at all.
+        """
         try:
-            sock.connect(self.path)
-        except OSError as error:
-            sock.close()
+            return upgrade(
+                self._address,
+                "POST",
+                path,
+                {"Connection": "Upgrade", "Upgrade": "tcp"},
+                within=_SECONDS,
+                accepted=(101, 200),
+            )
+        except HTTPRefused as error:
+            raise Refused(error.status, str(error)) from None
+        except Lost as error:
             raise _unreachable(self.path, error) from error
-        return sock
-
-
-def _request(method: str, path: str, query: Mapping[str, Any], body: Mapping[str, Any] | None) -> bytes:
-    asked = "&".join(f"{quote(name)}={quote(_text(value), safe='')}" for name, value in query.items())
-    content = b"" if body is None else json.dumps(body).encode()
-    lines = [
-        f"{method} {path}{'?' + asked if asked else ''} HTTP/1.1",
-        "Host: engine",
-        "Connection: close",
-        "Content-Type: application/json",
-        f"Content-Length: {len(content)}",
-    ]
-    return "\r\n".join([*lines, "", ""]).encode() + content
 
 
 def _text(value: Any) -> str:
@@ -119,53 +114,16 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _answer(sock: socket.socket, wait: Callable[[], bool]) -> tuple[int, bytes]:
-    data = bytearray()
-    while wait():
-        part = sock.recv(_CHUNK)
-        if not part:
-            break
-        data += part
-        if len(data) > _MOST:
-            raise OSError("it answers without end")
-    else:
-        raise TimeoutError("timed out")
-    head, _, content = bytes(data).partition(b"\r\n\r\n")
-    lines = head.decode("latin-1").split("\r\n")
-    words = lines[0].split()
-    if len(words) < 2 or not words[1].isdigit():
-        raise OSError("it does not speak HTTP" if data else "it hung up without an answer")
-    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
-    chunked = "chunked" in headers.get("transfer-encoding", "").lower()
-    return int(words[1]), _joined(content) if chunked else content
-
-
-def _joined(chunked: bytes) -> bytes:
-    """The content of an answer that came in pieces."""
-    found = bytearray()
-    rest = chunked
-    with contextlib.suppress(ValueError):
-        while rest:
-            size, _, rest = rest.partition(b"\r\n")
-            length = int(size.partition(b";")[0], 16)
-            if length == 0:
-                break
-            found += rest[:length]
-            rest = rest[length + 2 :]
-    return bytes(found)
-
-
-def _unreachable(path: str, error: OSError) -> Unreachable:
-    if isinstance(error, PermissionError):
+def _unreachable(path: str, error: Lost | TooLarge) -> Unreachable:
+    cause = error.__cause__
+    if isinstance(cause, PermissionError):
         return Unreachable(
             f"This user may not talk to the container engine at {path}.",
             "Run: sudo usermod -aG docker $USER, and log in again; or use rootless Podman.",
         )
-    if isinstance(error, FileNotFoundError | ConnectionRefusedError):
+    if isinstance(cause, FileNotFoundError | ConnectionRefusedError):
         return Unreachable(
             f"The container engine is not running: nobody listens at {path}.",
             "Run: systemctl start docker (or, where there is no systemd: dockerd &).",
         )
-    return Unreachable(
-        f"The container engine at {path} does not answer: {error.strerror or error}.", "Run: systemctl restart docker"
-    )
+    return Unreachable(f"The container engine at {path} does not answer. {error}", "Run: systemctl restart docker")

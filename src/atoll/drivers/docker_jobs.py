@@ -8,6 +8,7 @@ import random
 from typing import Any
 
 from ..engine import disk, layout, orders, roottree
+from ..engine.copied import copy_source
 from ..engine.launch import cloudpickle_directory
 from ..engine.limits import DEFAULT_DISK
 from ..engine.settings import FIRST_UID, UIDS
@@ -44,7 +45,7 @@ def job_for(spec: Spec, box: str, resume: Handle | None, home: str) -> dict[str,
     Raises:
         Unsupported, InvalidInput, WallUnavailable, CreateFailed.
     """
-    refuse(spec)
+    check(spec)
     # The tree of a codebase is atoll's own, and nobody else's.
     source = spec.source if spec.source is None or spec.codebase else orders.source_directory(spec.source, home)
     engine = docker_finding.engine()
@@ -55,7 +56,7 @@ def job_for(spec: Spec, box: str, resume: Handle | None, home: str) -> dict[str,
     size = _disk(spec)
     grounded = os.geteuid() == 0
     if not grounded and source is not None and resume is None and spec.snapshot is None:
-        _copy(source, f"{box}/{FILES}/work")
+        copy_source(source, f"{box}/{FILES}/work")
     runtime = docker_finding.runtime()
     attached = runtime is not None and "runsc" in runtime
     plan = Plan(
@@ -95,21 +96,8 @@ def job_for(spec: Spec, box: str, resume: Handle | None, home: str) -> dict[str,
     }
 
 
-def refuse(spec: Spec) -> None:
-    """What is asked for by name and cannot be given."""
-    if spec.audit:
-        raise Unsupported("The docker driver cannot honour audit.", hint="Leave it out, or use another driver.")
-    if os.geteuid() != 0 and (spec.permissions is not None or spec.ignore or spec.codebase):
-        raise Unsupported(
-            "Path permissions and codebases in a container need root.",
-            hint='Run as root, use the jail, or say preset="full-access" (--preset full-access) to show all of the '
-            "source.",
-        )
-    if os.geteuid() != 0 and spec.network == "all":
-        raise Unsupported(
-            'network="all" in a container needs root: only root can close to it where clouds keep their credentials.',
-            hint="Run as root, or use the jail, which closes them for an ordinary user, too.",
-        )
+def check(spec: Spec) -> None:
+    """Raises InvalidInput for what a container cannot have."""
     if (size := len(json.dumps(dict(spec.env)))) > _LONGEST_ENV:
         raise InvalidInput(f"env has {size} bytes as JSON; a container takes {_LONGEST_ENV}. Write a file instead.")
     orders.check_workdir(spec.workdir)
@@ -193,15 +181,6 @@ def _furnish(box: str, uid: int, gid: int, known: str) -> None:
             file.write(content)
     for name in (LINE, _VOID, "etc"):
         roottree.open_to_all(f"{box}/{name}")
-
-
-def _copy(source: str, target: str) -> None:
-    import shutil
-
-    try:
-        shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
-    except (OSError, shutil.Error) as error:
-        raise CreateFailed(f"The source {source} cannot be copied: {error}") from error
 
 
 def _written(spec: Spec, box: str, *, grounded: bool, attached: bool) -> list[Bind]:

@@ -1,8 +1,8 @@
 """Containers that are started ahead, so that one is there when it is wanted.
 
-`$ATOLL_DOCKER_POOL` is how many are kept ready of a kind, once one of the plain kind, or two of another, were made;
-`prewarm` makes them at once. A kind is everything that a container cannot change any more: image, limits, network,
-labels. What has a source or a snapshot is made when it is wanted, and so is what has labels, unless it was prewarmed.
+`$ATOLL_DOCKER_POOL` is how many are kept ready of a kind, once one of the plain kind, or two of another, were made. A
+kind is everything that a container cannot change any more: image, limits, network. What has a source, a snapshot or
+labels is made when it is wanted.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ..engine import messages, roottree
 from ..engine.steward.client import StewardDriver
 from ..engine.steward.lot import Lot, leave
 from ..engine.steward.steward import SOCKET
-from ..errors import AtollError, InvalidInput, Unsupported
+from ..errors import AtollError, InvalidInput
 from ..home import state_dir
 from ..policy.spec import spec_to_json
 from ..types import Handle, Spec
 from . import docker_finding
-from .docker_jobs import refuse
+from .docker_jobs import check
 
 _LOT = "docker/.lot"
 SECONDS = 600.0
@@ -34,25 +34,9 @@ _CHANGEABLE = ("env", "timeout", "lifetime")
 class Pooled(StewardDriver):
     """Part of `DockerDriver`."""
 
-    async def prewarm(self, spec: Spec, count: int, seconds: float = SECONDS) -> int:
-        """Have so many ready for who creates a sandbox with this spec; gives how many were made for it.
-
-        Raises as `create` does.
-        """
-        if spec.packages:
-            raise Unsupported("Sandboxes with packages= are not started ahead.", hint="Make them when they are wanted.")
-        lot = _lot(spec)
-        lines = await self.io.in_thread(lambda: self._fill(lot, spec, count, seconds))
-        try:
-            for line in lines:
-                await self._answer(line, "ready")
-        finally:
-            for line in lines:
-                line.close()
-        return len(lines)
-
     def top_up(self, spec: Spec, count: int) -> None:
-        """The same, without waiting for them, for a kind that somebody has wanted before. May block for a moment."""
+        """Have so many made ready, of a kind that somebody has wanted before. May block for a moment, not until they
+        are."""
         lot = _lot(spec)
         if not _is_plain(spec) and not os.path.isdir(lot.directory):
             os.makedirs(lot.directory, mode=0o700)
@@ -132,7 +116,7 @@ def _is_plain(spec: Spec) -> bool:
 def _waiting(spec: Spec) -> Iterator[str]:
     """Those of its kind, the caller's from now on."""
     if is_poolable(spec) and os.path.isdir(f"{state_dir()}/{_LOT}"):
-        refuse(spec)
+        check(spec)
         yield from _lot(spec).take()
 
 

@@ -10,12 +10,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from ..engine.copied import copy_source
 from ..engine.launch import cloudpickle_directory
 from ..engine.steward.history import CopiedHistory
 from ..engine.steward.lines import guest_command, package_directory
 from ..engine.steward.processes import ProcessWall
 from ..engine.steward.wall import FILES
-from ..errors import CreateFailed, Unsupported
 from ..types import Capability, Enforcement, Handle, Layer, Resources, Spec
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -52,7 +52,6 @@ class FakeDriver(CopiedHistory):
     wall = "atoll.drivers.fake:FakeWall"
 
     def prepare(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
-        _refuse(spec)
         root = f"{box}/{FILES}"
         if resume is None:
             _furnish(root, spec)
@@ -74,33 +73,8 @@ class FakeDriver(CopiedHistory):
         ]
 
 
-def _refuse(spec: Spec) -> None:
-    """What is asked for by name and cannot be given. The default network is let pass: this is a fake."""
-    wishes = {
-        "image": spec.image is not None,
-        "resources": spec.resources != Resources(),
-        "strict": spec.strict,
-        "audit": spec.audit,
-        f"network={spec.network!r}": spec.network == "all",
-        "packages": bool(spec.packages),
-    }
-    for wish, asked in wishes.items():
-        if asked:
-            raise Unsupported(
-                f"The fake driver has no wall and cannot honour {wish}; leave it out, or use another driver."
-            )
-
-
 def _furnish(root: str, spec: Spec) -> None:
     """The directory of a new sandbox, with a copy of the source in its workspace."""
-    import shutil
-
     workspace = root + spec.workdir
     os.makedirs(os.path.join(root, "tmp"), mode=0o700)
-    if spec.source is None or spec.snapshot is not None:
-        os.makedirs(workspace)
-        return
-    try:
-        shutil.copytree(spec.source, workspace, symlinks=True)
-    except (OSError, shutil.Error) as error:
-        raise CreateFailed(f"The source {spec.source} cannot be copied: {error}") from error
+    copy_source(None if spec.snapshot is not None else spec.source, workspace)

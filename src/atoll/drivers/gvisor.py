@@ -13,7 +13,8 @@ from ..engine.steward.wall import FILES
 from ..errors import Unsupported
 from ..home import state_dir
 from ..packages.shown import Packaged
-from ..types import Capability, Handle, Layer, Spec
+from ..policy.offers import narrowed
+from ..types import Capability, Handle, Layer, Offers, Spec
 from . import gvisor_runtime
 from .gvisor_review import Reviewed
 from .gvisor_source import VIEW
@@ -50,8 +51,30 @@ class GVisorDriver(Reviewed, Packaged):
     wall = "atoll.drivers.gvisor_wall:GVisorWall"
     warm = True
 
+    async def offers(self) -> Offers:
+        offers = narrowed(
+            await super().offers(),
+            (Capability.LIVE_RULES,),
+            "The rules of a sandbox behind gVisor cannot be changed while it runs: gVisor holds its files open.",
+            "Give the rules to create(), take a snapshot and make a sandbox of it with other rules, or use the jail.",
+        )
+        if not threshold.is_rootless():
+            return offers
+        offers = narrowed(
+            offers,
+            (Capability.PERMISSIONS, Capability.REVIEW),
+            "Path permissions and codebases behind gVisor need root.",
+            'Run as root, use the jail, or say preset="full-access" (--preset full-access) to show all of a copy of '
+            "the source.",
+        )
+        return narrowed(
+            offers,
+            (Capability.NETWORK_ALL,),
+            'network="all" on gVisor needs root: gVisor sends past the rules that an ordinary user can make.',
+            "Run as root, or use the jail, which closes what it must not reach for an ordinary user, too.",
+        )
+
     def prepare(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
-        _refuse(spec)
         orders.check_workdir(spec.workdir)
         home = state_dir()
         # The tree of a codebase is atoll's own, and nobody else's.
@@ -168,29 +191,3 @@ def _places(spec: Spec, box: str, *, covered: bool) -> list[tuple[str, str, bool
     if site := roottree.site_packages():
         found.append((site, roottree.SITE_PACKAGES, False))
     return found
-
-
-def _refuse(spec: Spec) -> None:
-    """What is asked for by name and cannot be given."""
-    wishes = {
-        "image": spec.image is not None,
-        "audit": spec.audit,
-        f"network={spec.network!r}": spec.network not in ("none", "all"),
-    }
-    for wish, asked in wishes.items():
-        if asked:
-            raise Unsupported(
-                f"The gvisor driver cannot honour {wish}.",
-                hint="Leave it out, or use another driver; `atoll providers` lists them.",
-            )
-    if threshold.is_rootless() and (spec.permissions is not None or spec.ignore or spec.codebase):
-        raise Unsupported(
-            "Path permissions and codebases behind gVisor need root.",
-            hint='Run as root, use the jail, or say preset="full-access" (--preset full-access) to show all of a copy '
-            "of the source.",
-        )
-    if spec.network == "all" and threshold.is_rootless():
-        raise Unsupported(
-            'network="all" on gVisor needs root: gVisor sends past the rules that an ordinary user can make.',
-            hint="Run as root, or use the jail, which closes what it must not reach for an ordinary user, too.",
-        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ..codebases.standing import Standing, pinned
@@ -11,8 +11,7 @@ from ..engine.steward.client import COPYING
 from ..engine.steward.covering import uppers_in
 from ..engine.steward.history import CopiedHistory
 from ..engine.steward.staged import Stages
-from ..errors import Unsupported
-from ..types import Handle, Permissions
+from ..types import Handle
 from .gvisor_source import IDLE, begin_afresh
 
 
@@ -25,15 +24,6 @@ class Reviewed(CopiedHistory, Standing, Stages):
         async with self._copied(handle, force=force) as (draft, _):
             await self.io.in_thread(lambda: _without_changes(draft.files))
             await self._ask(handle, {"op": "rollback", "from": draft.files}, COPYING)
-
-    async def set_permissions(
-        self, handle: Handle, permissions: Permissions | None, ignore: Sequence[str], *, force: bool
-    ) -> str | None:
-        raise Unsupported(
-            "The rules of a sandbox behind gVisor cannot be changed while it runs: gVisor holds its files open.",
-            hint="Give the rules to create(), take a snapshot and make a sandbox of it with other rules, or use the "
-            "jail.",
-        )
 
     async def snapshot(self, handle: Handle, name: str, facts: Mapping[str, Any], *, force: bool) -> Mapping[str, Any]:
         manifest = {**facts, "name": name}

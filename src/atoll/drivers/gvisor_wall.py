@@ -29,6 +29,7 @@ from .gvisor_limits import FULL_MEMORY, FULL_TASKS, Limits
 
 _PATIENCE, _ANSWER = 60.0, 20.0
 _PIPE = 1 << 20
+_LONGEST_ANSWER = 16 << 20
 _SET_PIPE_SIZE = 1031
 _SYSTEM = ("/usr", "/etc")
 _SET_PARENT_DEATH_SIGNAL = 1
@@ -296,15 +297,21 @@ class GVisorWall(Wall):
         self._condemned.append(writer.pid)
 
     def _ask(self, *command: str, after: tuple[str, ...] = ()) -> str:
-        """One more call of runsc for this sandbox; what it answers. Raises OSError."""
+        """One more call of runsc for this sandbox, with a `wait` for its end; what it answers. Raises OSError."""
         call = self._call(*command, self._name, *after)
-        try:
-            done = subprocess.run(call, capture_output=True, text=True, timeout=_ANSWER, check=False)
-        except subprocess.TimeoutExpired as error:
-            raise OSError(f"runsc {command[0]} does not answer") from error
-        if done.returncode != 0:
-            raise OSError(f"runsc {command[0]}: {done.stderr.strip()[:500]}")
-        return done.stdout
+        with open(os.memfd_create("said"), "r+b") as said, open(os.memfd_create("complained"), "r+b") as complained:
+            with subprocess.Popen(call, stdin=subprocess.DEVNULL, stdout=said, stderr=complained) as process:
+                try:
+                    with open(os.pidfd_open(process.pid), "rb", buffering=0) as ended:
+                        if not self.wait(ended, _ANSWER):
+                            raise OSError(f"runsc {command[0]} does not answer")
+                finally:
+                    process.kill()
+            said.seek(0)
+            complained.seek(0)
+            if process.returncode != 0:
+                raise OSError(f"runsc {command[0]}: {complained.read(500).decode(errors='replace').strip()}")
+            return said.read(_LONGEST_ANSWER).decode(errors="replace")
 
     def usage(self) -> dict[str, Any]:
         processes = self._processes()

@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 from ..engine.steward.wall import StartFailed
 from ..errors import InvalidInput
+from ..http import address as http
 
 URL, TOKEN = "ATOLL_JUPYTER_URL", "ATOLL_JUPYTER_TOKEN"  # a variable's name
 _SECONDS = 30.0
@@ -43,6 +44,10 @@ class Address(NamedTuple):
         return cls(parts.scheme, parts.hostname, port, base, token or found)
 
     @property
+    def server(self) -> http.Address:
+        return http.Address(self.scheme, self.host, self.port)
+
+    @property
     def shown(self) -> str:
         """Without the token."""
         return f"{self.scheme}://{self.host}:{self.port}{self.base}/"
@@ -58,29 +63,23 @@ def ask(address: Address, method: str, path: str, body: Mapping[str, Any] | None
     Raises:
         StartFailed: it was not answered, or with a refusal; `hint` says what to do.
     """
-    from http.client import HTTPConnection, HTTPException, HTTPSConnection
+    from ..http.client import Lost, TooLarge, ask as ask_server
 
-    kind = HTTPSConnection if address.scheme == "https" else HTTPConnection
-    connection = kind(address.host, address.port, timeout=_SECONDS)
+    headers = {**address.headers, "Content-Type": "application/json"}
+    content = json.dumps(body).encode() if body is not None else None
+    target = f"{address.base}/api/{path}"
     try:
-        headers = {**address.headers, "Content-Type": "application/json"}
-        connection.request(
-            method, f"{address.base}/api/{path}", json.dumps(body) if body is not None else None, headers
-        )
-        with connection.getresponse() as answer:
-            content = answer.read(_MOST)
-    except (OSError, HTTPException) as error:
+        answer = ask_server(address.server, method, target, headers, content, within=_SECONDS, most=_MOST)
+    except (Lost, TooLarge) as error:
         raise StartFailed(
-            f"No Jupyter server answers at {address.shown}: {error}.",
+            f"No Jupyter server answers at {address.shown}: {error}",
             "wall_unavailable",
             f"Start one, as with `jupyter server --port {address.port}`, or set {URL} to the address of one.",
         ) from None
-    finally:
-        connection.close()
     if answer.status >= 300:
-        raise _refused(address, answer.status, content)
+        raise _refused(address, answer.status, answer.body)
     try:
-        return json.loads(content) if content else None
+        return json.loads(answer.body) if answer.body else None
     except ValueError:
         raise StartFailed(
             f"What answers at {address.shown} is no Jupyter server.",

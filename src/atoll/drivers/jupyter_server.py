@@ -15,7 +15,7 @@ from typing import Any
 from ..engine.steward.client import ERRORS, StewardDriver
 from ..engine.steward.lines import package_directory, switchboard
 from ..engine.steward.wall import StartFailed, Wall
-from ..errors import InvalidInput, Unsupported
+from ..errors import InvalidInput
 from ..types import Capability, Enforcement, Handle, Layer, Resources, Spec
 from . import jupyter_rest as rest
 from .jupyter_tunnel import Tunnel, carry
@@ -81,7 +81,6 @@ class JupyterServerDriver(StewardDriver):
     warm = True
 
     def prepare(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
-        _refuse(spec)
         address = _address()
         try:
             hidden, kernel = _choose(address)
@@ -154,25 +153,6 @@ def _choose(address: rest.Address) -> tuple[str, dict[str, str]]:
     if found[wanted] == "python":
         return wanted, {"kernel": wanted, "language": "python"}
     return pythons[0], {"kernel": pythons[0], "language": f"jupyter:{wanted}"}
-
-
-def _refuse(spec: Spec) -> None:
-    """Raises Unsupported for what is asked for by name and cannot be given."""
-    wishes = {
-        "image": spec.image is not None,
-        "source": spec.source is not None,
-        "resources": spec.resources != Resources(),
-        "strict": spec.strict,
-        "audit": spec.audit,
-        f"network={spec.network!r}": spec.network != "none",
-        "packages": bool(spec.packages),
-    }
-    for wish, asked in wishes.items():
-        if asked:
-            raise Unsupported(
-                f"The jupyter-server driver cannot honour {wish}: the server's machine is as it is.",
-                hint="Leave it out; files get there with sandbox.files.upload().",
-            )
 
 
 def _package() -> str:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from ..engine.copied import copy_source
 from ..engine.limits import DEFAULT_DISK
 from ..engine.steward.history import CopiedHistory
 from ..engine.steward.wall import FILES
-from ..errors import CreateFailed, Unsupported
 from ..types import Capability, Handle, Layer, Spec
 from . import wasm_compiler
 
@@ -48,7 +48,6 @@ class WasmDriver(CopiedHistory):
         return "atoll.drivers.wasm_stock:prepare", wasm_compiler.serving().dumps()
 
     def prepare(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
-        _refuse(spec)
         wasm_compiler.make_ready(careful=self.careful or spec.strict)
         files = f"{box}/{FILES}"
         if resume is None:
@@ -86,34 +85,10 @@ def _config(spec: Spec, files: str) -> dict[str, Any]:
     }
 
 
-def _refuse(spec: Spec) -> None:
-    """What is asked for by name and cannot be given."""
-    wishes = {
-        "image": spec.image is not None,
-        "audit": spec.audit,
-        f"network={spec.network!r}": spec.network != "none",
-        "packages": bool(spec.packages),
-    }
-    for wish, asked in wishes.items():
-        if asked:
-            raise Unsupported(
-                f"The wasm driver cannot honour {wish}.",
-                hint="Leave it out, or use another driver; `atoll providers` lists them.",
-            )
-
-
 def _furnish(files: str, spec: Spec) -> None:
     """The directories of a new sandbox, with a copy of the source in its workspace."""
     root = f"{files}/{_ROOT}"
     workspace = root + spec.workdir
     os.mkdir(f"{files}/{_STATE}", 0o700)
     os.makedirs(os.path.join(root, "tmp"), mode=0o700)
-    if spec.source is None:
-        os.makedirs(workspace, exist_ok=True)
-        return
-    import shutil
-
-    try:
-        shutil.copytree(spec.source, workspace, symlinks=True, dirs_exist_ok=True)
-    except (OSError, shutil.Error) as error:
-        raise CreateFailed(f"The source {spec.source} cannot be copied: {error}") from error
+    copy_source(spec.source, workspace)

@@ -15,10 +15,9 @@ from collections.abc import Callable, Generator
 from typing import Any, NoReturn
 
 from ..guest import freezing, inwasm
-from ..guest.cellstreams import Streams
 from ..guest.contextprocess import Ends
-from ..guest.port import SMALL, HungUp, Port
-from ..guest.ports import Reception
+from ..guest.guestport import GuestPort
+from ..guest.port import PACKET, HungUp
 from ..wire.frames import CALL, DATA, EVENT, MAX_PAYLOAD
 from . import wasm_abi as abi
 
@@ -41,12 +40,8 @@ class Bridge:
 
     def __init__(self, ends: Ends, begin: Callable[[], dict[str, Any]]) -> None:
         self._shared = ends.shared
-        self._reception = Reception(ends.wire)
-        self._guest = self._reception.guest
-        self._streams = Streams(self._guest, ends.shared, ends.taps)
-        self._port: Port = self._guest
+        self._port = GuestPort(ends.wire)
         self._do = ""
-        self._count = 0
         self._outgoing = b""
         self._begin: Callable[[], dict[str, Any]] | None = begin
         self._requests = self._serve()
@@ -86,7 +81,7 @@ class Bridge:
             raise _Interrupted
 
     def _put(self, message: memoryview) -> None:
-        if len(message) < 3 or message[1] not in _KINDS or len(message) - 3 > SMALL:
+        if len(message) < 3 or message[1] not in _KINDS or len(message) - 3 > PACKET:
             raise abi.failure(errno.EINVAL)
         try:
             self._port.put(message[1], message[3:], message[2])
@@ -113,39 +108,18 @@ class Bridge:
 
     def _serve(self) -> Generator[dict[str, Any], bytes, NoReturn]:
         """Gives one request after the other, and takes their answers; as `guest.cells.Service` does it."""
-        while True:
-            upcoming = self._reception.next()
-            if upcoming is None:
-                os._exit(0)
-            port, request = upcoming
-            try:
-                yield from self._one(port, request)
-            except HungUp:
-                if port is self._guest:
-                    os._exit(0)
-
-    def _one(self, port: Port, request: dict[str, Any]) -> Generator[dict[str, Any], bytes, None]:
-        shared, guest = self._shared, self._guest
-        if request.get("do") == "dress" and port is guest:
-            yield request
-            return
-        if request.get("do", "code") == "code":
-            self._count += 1
-        shared.begin(port.lane, port.channel, self._count)
-        if port.lane and shared.waiting:
-            guest.settle()
-        if shared.cut:
-            request["cut"], shared.cut = True, False
-        self._port, self._do = port, request.get("do", "code")
-        answer = yield request
-        self._port = guest
-        shared.running = False
-        if port.lane and self._streams.relays():
-            guest.settle()
-        shared.end()
-        if port.lane and shared.relaying:
-            guest.settle()  # it began to send something on before it could see the end
-        port.end(answer)
+        try:
+            while (request := self._port.request()) is not None:
+                if request.get("do") == "dress":
+                    yield request
+                    continue
+                self._do = request.get("do", "code")
+                answer = yield request
+                self._shared.running = False
+                self._port.end(answer)
+        except HungUp:
+            pass
+        os._exit(0)
 
     def _frame(self) -> bytes:
         try:

@@ -8,6 +8,7 @@ in `wasm_compiler`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ..errors import DriverMissing, WallUnavailable
+from ..home import exchangeable, make_private
 
 _HINT = "Run: pip install 'atoll[wasm]'"
 _BINARY, _LIBRARY = "python-snapshot.wasm", "python-stdlib.zip"
@@ -164,17 +166,28 @@ def _cache() -> str:
         WallUnavailable: it is not.
     """
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    path = os.path.join(base, "atoll", "wasm")
-    try:
-        found = os.stat(path)
-    except OSError:
-        return path
+    if not os.path.isabs(base):
+        raise WallUnavailable(f"XDG_CACHE_HOME is {base!r}, which is relative.", hint="Give it an absolute path.")
+    path = os.path.join(os.path.normpath(base), "atoll", "wasm")
+    with contextlib.suppress(OSError):  # who wants to make it is told why it is not there
+        _check(path)
+    return path
+
+
+def _check(path: str) -> None:
+    """Raises WallUnavailable, and OSError where it is not there."""
+    found = os.stat(path)
     if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o022:
         raise WallUnavailable(
             f"The cache {path} holds code that is run, and others can write to it.",
             hint=f"Run: chown {os.geteuid()} {path} && chmod 700 {path}",
         )
-    return path
+    if reason := exchangeable(path):
+        raise WallUnavailable(
+            f"The cache {path} holds code that is run, and another user could exchange it: {reason}.",
+            hint="Set XDG_CACHE_HOME to a directory that is below those of root or your own, where nobody else can "
+            "write.",
+        )
 
 
 def ensure(runtime: Runtime) -> None:
@@ -200,7 +213,9 @@ def open_lock(runtime: Runtime) -> int:
     """The file that who compiles has locked. Raises WallUnavailable."""
     cache = os.path.dirname(runtime.home)
     try:
-        os.makedirs(cache, mode=0o700, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            make_private(cache)
+        _check(cache)
         return os.open(f"{runtime.home}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise WallUnavailable(

@@ -26,7 +26,7 @@ _COMMANDS = (
     "exec", "attach", "signal", "processes",
     "open_session", "find_session", "session", "interrupt_session", "close_session",
 )  # fmt: skip
-_NAME_A_LANGUAGE = ("code", "ask", "lane", "create_context")
+_NAME_A_LANGUAGE = ("code", "ask", "create_context")
 
 Start = Callable[[Channel, dict[str, Any]], Operation]
 

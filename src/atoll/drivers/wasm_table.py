@@ -10,7 +10,8 @@ import os
 import stat
 from typing import Self
 
-from ..guest.paths import BENEATH, IN_ROOT, open_below
+from ..guest.beneath import BENEATH, IN_ROOT
+from ..guest.paths import open_below
 from . import wasm_abi as abi
 
 MOST_OPEN = 512

@@ -41,21 +41,6 @@ def _filters(facts: dict[str, str]) -> int | None:
     return int(facts["Seccomp_filters"]) if "Seccomp_filters" in facts else None
 
 
-_NAMESPACES = ("user", "mnt", "pid", "net", "ipc", "uts", "cgroup")
-
-
-def check_joined(pid: int, first: int, uid: int) -> None:
-    """That a process is where a sandbox's first process is, and has closed the same wall.
-
-    Raises:
-        Broken: it is not.
-    """
-    for name in _NAMESPACES:
-        if identity(f"/proc/{pid}/ns/{name}") != identity(f"/proc/{first}/ns/{name}"):
-            raise Broken(f"a process is in another {name} namespace")
-    check_closed(pid, uid, filters=1)
-
-
 def check_closed(pid: int, uid: int, *, filters: int = 2) -> None:
     """No capability, no way to get one, all filters, and the one id.
 

@@ -41,6 +41,7 @@ from .places import Rules
 from .recording import Recorder
 from .restack import Sandbox
 from .settings import BirthFailed, Settings, code_of
+from .stillness import Stillness
 from .watch import Watch, advance
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class Keeper:
         self._maker: socket.socket | None = maker
         self._clients = {maker.fileno(): maker}
         self._paused = False
+        self._stillness: Stillness | None = None
         self._done = False
         self._recorder = Recorder(settings.layout.box(sandbox), self._source)
         self._own_watches, self._watches = watches.needed(
@@ -128,8 +130,12 @@ class Keeper:
             group.thaw()  # a frozen process cannot die; one that was stopped can
 
     def _watching(self) -> list[Watch]:
-        """What wants to look now and then: at a paused sandbox, only at the disk that others write to as well."""
-        return self._watches if self._paused or self._done else [*self._own_watches, *self._watches]
+        """What wants to look now and then: at a frozen sandbox, only at the disk that others write to as well."""
+        if self._done or (self._paused and self._stillness is None):
+            return self._watches
+        # Whoever stops or continues processes now is not to be met.
+        still = [self._stillness] if self._stillness is not None and self._errand is None else []
+        return [*self._own_watches, *still, *self._watches]
 
     def _attend(self, fd: int) -> None:
         if fd == self._listener.fileno():
@@ -319,6 +325,7 @@ class Keeper:
                 self._set_paused(client, paused=False, failed=answer)
                 return
             self._paused = paused
+            self._stillness = Stillness(self._first) if paused and not self._can_freeze() else None
             self._attempt(client, lambda: messages.send(client, failed or answer))
 
         self._begin(errands.Errand(work), finish)
@@ -326,18 +333,19 @@ class Keeper:
     def _group(self) -> cgroups.Group | None:
         return cgroups.Group(self._settings.hierarchy, self._id) if self._settings.hierarchy else None
 
+    def _can_freeze(self) -> bool:
+        group = self._group()
+        return group is not None and group.can_freeze
+
     def _freeze(self, *, frozen: bool) -> None:
         group = self._group()
-        if group and group.can_freeze:
-            try:
+        try:
+            if group and group.can_freeze:
                 group.freeze(frozen)
-            except TimeoutError as error:
-                raise BirthFailed(f"The sandbox cannot be paused now: {error}.", "busy") from None
-        else:
-            try:
+            else:
                 usage.signal_all(self._first, signal.SIGSTOP if frozen else signal.SIGCONT, _FREEZING)
-            except TimeoutError as error:
-                raise BirthFailed(f"The sandbox cannot be paused now: {error}.", "busy") from None
+        except TimeoutError as error:
+            raise BirthFailed(f"The sandbox cannot be paused now: {error}.", "busy") from None
 
     def on_restack(self, client: socket.socket, request: dict[str, Any]) -> None:
         """Exchange what it stands on; see `restack`."""

@@ -11,17 +11,19 @@ import signal
 import struct
 from collections.abc import Mapping
 
+from ..guest import beneath
+
 _libc = ctypes.CDLL(None, use_errno=True)
 _python = ctypes.pythonapi
 
 MACHINE = os.uname().machine
 _OLD_CALLS = {
     "x86_64": {
-        "clone": 56, "pivot_root": 155, "capset": 126, "seccomp": 317, "keyctl": 250, "tgkill": 234, "syncfs": 306,
+        "clone": 56, "pivot_root": 155, "capset": 126, "seccomp": 317, "keyctl": 250, "syncfs": 306,
         "bpf": 321,
     },
     "aarch64": {
-        "clone": 220, "pivot_root": 41, "capset": 91, "seccomp": 277, "keyctl": 219, "tgkill": 131, "syncfs": 267,
+        "clone": 220, "pivot_root": 41, "capset": 91, "seccomp": 277, "keyctl": 219, "syncfs": 267,
         "bpf": 280,
     },
 }  # fmt: skip
@@ -32,7 +34,6 @@ _NEW_CALLS = {
     "fsconfig": 431,
     "fsmount": 432,
     "close_range": 436,
-    "openat2": 437,
     "mount_setattr": 442,
     "landlock_create_ruleset": 444,
     "landlock_add_rule": 445,
@@ -92,11 +93,6 @@ def syscall(name: str, *args: object) -> int:
     if result < 0:
         raise _fail(name)
     return result
-
-
-def signal_thread(process: int, thread: int, number: int) -> None:
-    """Send a signal to one thread, and to no other of its process."""
-    syscall("tgkill", process, thread, number)
 
 
 def clone(flags: int) -> int:
@@ -167,8 +163,7 @@ def move_mount_on(fd: int, place: int) -> None:
 
 def openat2(directory: int, path: str, flags: int, resolve: int) -> int:
     """Open what lies below a directory, by the kernel's own rules of how to get there."""
-    how = struct.pack("QQQ", flags | os.O_CLOEXEC, 0, resolve)
-    return syscall("openat2", directory, _text(path), how, len(how))
+    return beneath.openat2(directory, os.fsencode(path), flags, 0, resolve)
 
 
 def syncfs(fd: int) -> None:

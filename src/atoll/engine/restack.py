@@ -387,7 +387,7 @@ class Mason:
 def _end_all(sandbox: Sandbox) -> None:
     """Kill every process but the first."""
     deadline = time.monotonic() + _DEATH
-    while inside := [pid for pid in sandbox.processes() if pid != sandbox.first and not usage.is_zombie(pid)]:
+    while inside := [pid for pid in sandbox.processes() if pid != sandbox.first and not usage.has_ended(pid)]:
         for pid in inside:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

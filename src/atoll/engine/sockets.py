@@ -13,6 +13,7 @@ import signal
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
+from . import usage
 from .watch import Steps, Watch
 
 # What may lie in them: as much as is allowed of what the kernel does count, or a part of the memory.
@@ -21,6 +22,8 @@ _LEAST, _PART = 64 << 20, 4
 _FEW, _MOST = 8, 1 << 16
 _BUSY, _IDLE = 0.5, 2.0
 _LINES = 500
+# How long new ones are killed as they come, in seconds.
+_MOMENT = 0.2
 
 
 class SocketWatch(Watch):
@@ -75,7 +78,5 @@ class SocketWatch(Watch):
                 yield line.split(None, 6)
 
     def _end_all(self) -> None:
-        for pid in self._processes():
-            if pid != self._first:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(TimeoutError):  # it looks again
+            usage.signal_each(self._processes, signal.SIGKILL, _MOMENT, (self._first,))

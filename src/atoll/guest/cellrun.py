@@ -10,7 +10,7 @@ from ..wire.frames import BULK, DATA, EVENT, STDERR, STDOUT, BadFrame, Frame
 from .channel import EVENT_LIMIT, Channel, Operation
 from .contextlink import ContextLink
 from .endings import death
-from .loop import Timer
+from .loop import Timer, nothing
 from .machine import Machine
 from .outlet import Outlet
 from .pressing import Pressing
@@ -21,18 +21,37 @@ _NAME_LIMIT = 200
 
 
 class Cell(Operation):
-    """A request to a context that somebody has made. `cancelled` is called when they no longer care."""
+    """A request to a context that somebody has made.
+
+    Args:
+        timeout: how long it may take from its beginning.
+        wait: how long it may wait for that; for ever, if it is None.
+        turns: whether they want to hear that it waits for others, and that it does so no more.
+
+    Attributes:
+        cancelled: called when they no longer care.
+    """
 
     def __init__(
-        self, channel: Channel, request: Dict[str, Any], timeout: Optional[float], limit: Optional[int]
+        self,
+        channel: Channel,
+        request: Dict[str, Any],
+        timeout: Optional[float],
+        limit: Optional[int],
+        wait: Optional[float] = None,
+        *,
+        turns: bool = False,
     ) -> None:
         super().__init__(channel)
         self.request = request
         self.timeout = timeout
+        self.wait = wait
+        self.turns = turns
+        self.queued = False
         self.outlet = Outlet(channel, limit)
         self.wanted = True
         self.link: Optional[ContextLink] = None
-        self.resume: Callable[[], None] = _nothing
+        self.resume: Callable[[], None] = nothing
         self.cancelled: Callable[[Cell], None] = _ignore
 
     def writable(self) -> None:
@@ -58,13 +77,10 @@ class CellRun:
     """Runs a cell from its making on.
 
     Args:
-        waits: the context may be busy with a request from a lane; it says when it begins this one.
         over: called once, when the cell is over and the client has all of its output.
     """
 
-    def __init__(
-        self, machine: Machine, link: ContextLink, cell: Cell, over: Callable[[], None], *, waits: bool
-    ) -> None:
+    def __init__(self, machine: Machine, link: ContextLink, cell: Cell, over: Callable[[], None]) -> None:
         self.cell = cell
         self._machine = machine
         self._link = link
@@ -73,22 +89,13 @@ class CellRun:
         self._timed_out = False
         self._answer: Optional[Dict[str, Any]] = None
         self._settling = self._settled = False
-        self.begun = False
         self._timer: Optional[Timer] = None
         self._pressing: Optional[Pressing] = None
         cell.resume = self.resume
         cell.link = link
-        if not waits:
-            self.begin()
-        link.request(json.dumps({**cell.request, "waits": waits}).encode("ascii"))
-
-    def begin(self) -> bool:
-        """The context begins it now; whether it is still wanted."""
-        self.begun = True
-        self._started = monotonic()
-        if self.cell.timeout is not None and self.cell.wanted:
-            self._timer = self._machine.loop.after(self.cell.timeout, self._out_of_time)
-        return self.cell.wanted
+        if cell.timeout is not None:
+            self._timer = machine.loop.after(cell.timeout, self._out_of_time)
+        link.request(json.dumps(cell.request).encode("ascii"))
 
     def hear(self, frame: Frame) -> None:
         """Take a frame of the context. Code of the cell may have forged it."""
@@ -118,12 +125,9 @@ class CellRun:
         """End it, by force if need be."""
         self.cell.outlet.spill()
         self._link.resume()
-        if not self.begun:
-            self._settling = True
-            self._cleaned_up()
-        elif not self._settling:
+        if not self._settling:
             self._stop_timer()
-            self._pressing = Pressing(self._machine, self._link, 0)
+            self._pressing = Pressing(self._machine, self._link)
 
     def _out_of_time(self) -> None:
         self._timed_out = True
@@ -227,10 +231,6 @@ def _error(said: Any) -> Optional[Dict[str, str]]:
         "value": str(said.get("value"))[:_TEXT_LIMIT],
         "traceback": str(said.get("traceback"))[:_TEXT_LIMIT],
     }
-
-
-def _nothing() -> None:
-    pass
 
 
 def _ignore(_cell: Cell) -> None:

@@ -4,46 +4,45 @@ from __future__ import annotations
 
 import _thread
 import io
+import os
 import select
 import sys
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Iterable, Optional
+from typing import Any, Iterable, Optional
 
 from ..wire.frames import STDERR, STDOUT
 from .port import Port
-from .shared import RING, Shared
-
-if TYPE_CHECKING:
-    from .ports import GuestPort
 
 _WINDOW = 0.002
 _AT_ONCE = 16
-_LINE = 1 << 15
+_LINE = 4096
+"""What is longer may go into a pipe in pieces."""
 
 
 class Streams:
-    """What Python itself writes. It goes to `port`: that of the cell, and between two cells that of the guest.
+    """What Python itself writes. It goes to `port`, with the cell that runs or, between two cells, with the next.
 
     Each write is sent at once, up to `_AT_ONCE` of them within `_WINDOW` seconds. Who prints faster than that
-    leaves lines in the page that is shared with the guest, which sends them on in large pieces and soon.
+    writes to the same pipe as processes do, from which the guest takes many lines at a time.
     Threads may print at any time: `lock` makes sure that none does so for a cell that has ended.
 
     Args:
         taps: the guest's ends of the pipes that processes of a cell write to.
+        pipe: where they write to on stdout, whatever becomes of descriptor 1.
     """
 
-    def __init__(self, guest: GuestPort, shared: Shared, taps: Iterable[int] = ()) -> None:
-        self.port: Port = guest
+    def __init__(self, port: Port, taps: Iterable[int] = (), pipe: int = -1) -> None:
         self.left: Optional[int] = None
         self.truncated = False
         self.lock = _thread.RLock()
-        self._guest = guest
-        self._shared = shared
-        self._taps = select.poll()
-        for fd in taps:
-            self._taps.register(fd, select.POLLIN)
-        self._may_leave = True
-        self._used = 0
+        self._port = port
+        self._taps = tuple(taps)
+        self._poll: Any = None
+        if self._taps:
+            self._poll = select.poll()
+            for fd in self._taps:
+                self._poll.register(fd, select.POLLIN)
+        self._pipe = pipe
         self.in_haste = False
         self._window = 0.0
         self._sent = 0
@@ -57,52 +56,36 @@ class Streams:
         sys.stdout = sys.__stdout__ = self._stdout  # type: ignore[misc]
         sys.stderr = sys.__stderr__ = self._stderr  # type: ignore[misc]
 
-    def begin(self, port: Port, limit: Optional[int]) -> None:
-        """From now on output belongs to a cell, of which at most `limit` bytes are passed on."""
+    def begin(self, limit: Optional[int]) -> None:
+        """From now on output belongs to another cell, of which at most `limit` bytes are passed on."""
         with self.lock:
-            if self._used:
-                self._drain()  # a thread of the cell before has just printed it
-            self.port = port
             self.left = limit
             self.truncated = False
+            self.in_haste = False
 
     def flush(self) -> None:
         """What the cell and its processes have written goes out before anything else is told."""
         self.flush_own()
         with self.lock:
-            if self.port.lane and self._relays():
-                self._drain()
+            self._settle()
 
     def flush_own(self) -> None:
-        """What Python itself has written goes out."""
+        """What Python itself has written goes out. At the end of a cell that is enough: the guest sees to the rest."""
         self.flush_held()
         if not self._stdout.closed:
             self._stdout.flush()
-        if self._used:
-            with self.lock:
-                self._drain()
 
     def flush_held(self) -> None:
         """A piece of a line on stderr goes out."""
         if self.holds and not self._stderr.closed:
             self._stderr.flush()
 
-    def relays(self) -> bool:
-        """Whether processes of the cell have written something that the client may not have yet."""
-        with self.lock:
-            return self._relays()
-
-    def _relays(self) -> bool:
-        """The same, for who has the lock: one thread at a time may look."""
-        # Errors and hang-ups are no output: a cell may close its pipes.
-        return self._shared.relaying or any(mask & select.POLLIN for _, mask in self._taps.poll(0))
-
     def renew(self) -> None:
-        """In a forked child: who held the lock is its parent's thread, and the page is its parent's."""
+        """In a forked child: who held the lock is its parent's thread, and the guest's answers are its parent's."""
         self.lock = _thread.RLock()
-        self._may_leave = False
+        self._poll = None
+        self._pipe = -1
         self.in_haste = False
-        self._used = 0
 
     def write(self, stream: int, data: memoryview) -> None:
         size = len(data)
@@ -114,16 +97,15 @@ class Streams:
             self.left -= size
         if not size:
             return
-        if stream == STDOUT and size < _LINE and self.port.lane and self._may_leave and self._hurries():
-            self._leave(data, size)
+        if stream == STDOUT and size <= _LINE and self._pipe >= 0 and self._hurries() and self._pipes(data):
+            self.in_haste = True
             return
-        if self._used or (self.port.lane and self._may_leave and self._relays()):
-            self._drain()  # what was written before comes before
-        self.port.write(stream, data)
+        self._settle()  # what was written before comes before
+        self._port.write(stream, data)
 
     def _hurries(self) -> bool:
         """Whether there have been many writes just now."""
-        if self._used:
+        if self.in_haste:
             return True
         now = monotonic()
         if now - self._window > _WINDOW:
@@ -132,35 +114,28 @@ class Streams:
         self._sent += 1
         return self._sent > _AT_ONCE
 
-    def _leave(self, data: memoryview, size: int) -> None:
-        if self._used + size > RING:
-            self._drain()
-        self._shared.leave(data, self._used)
-        if not self._used:
-            self._guest.announce()
-        self._used += size
-        self.in_haste = True
-
     def add(self, data: memoryview, size: int) -> bool:
-        """Leave a line after others, if that is all there is to do."""
-        used = self._used
+        """Write a line after others, if that is all there is to do."""
         left = self.left
-        if size > _LINE or used + size > RING or (left is not None and left < size):
+        if size > _LINE or (left is not None and left < size) or not self._pipes(data):
             return False
         if left is not None:
             self.left = left - size
-        self._shared.leave(data, used)
-        self._used = used + size
         return True
 
-    def _drain(self) -> None:
-        """Wait until the guest has sent on what was left for it."""
+    def _pipes(self, data: memoryview) -> bool:
+        """All of it or nothing, as it is so short. It waits for the guest, unless code has asked for the opposite."""
         try:
-            self._guest.settle()
-        finally:
-            self._used = 0
-            self.in_haste = False
-            self._shared.used = 0
+            os.write(self._pipe, data)
+        except OSError:
+            return False
+        return True
+
+    def _settle(self) -> None:
+        """Wait for the guest to take what is in the pipes. Errors and hang-ups are no output: a cell may close them."""
+        if self._poll is not None and any(mask & select.POLLIN for _, mask in self._poll.poll(0)):
+            self._port.settle()
+        self.in_haste = False
 
 
 class _Raw(io.RawIOBase):
@@ -189,7 +164,7 @@ class _Raw(io.RawIOBase):
             streams.flush_held()  # before the lock is taken, and it was written before
         with streams.lock:
             # The short way for whoever prints very many lines.
-            if not (streams.in_haste and self._stream == STDOUT and streams.add(data, size)):
+            if not (streams.in_haste and self._stream == STDOUT and size and streams.add(data, size)):
                 streams.write(self._stream, memoryview(data).cast("B"))
         return size
 

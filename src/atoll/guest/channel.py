@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import sys
 import traceback
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict
 
 from ..wire import frames
 from ..wire.frames import CALL, CLOSE, CREDIT, DATA, END, EOF, EVENT, HELLO, OPEN, VERSION, WINDOW, BadFrame, Frame
@@ -23,7 +23,9 @@ EVENT_LIMIT = WINDOW // 2 - frames.HEADER.size
 _HIGH_WATER = 1 << 18
 _FLOOD = 16 << 20
 """Answers that nobody reads: whoever lets them pile up beyond this has stopped to be a client."""
-_RECEIVE = 1 << 18
+_RECEIVE, _MUCH = 1 << 16, 1 << 18
+"""What is received at once, and what if there was so much the last time: a large buffer is made and unmade each time.
+"""
 
 
 class Operation:
@@ -91,15 +93,6 @@ class Channel:
     def fail(self, refusal: Refused) -> None:
         self.answer({"error": refusal.wire()})
 
-    @property
-    def alone(self) -> bool:
-        """Whether its stream can be handed over: a local socket that carries nothing else."""
-        return self._connection.carries_only(self)
-
-    def hand_over(self) -> Optional[socket.socket]:
-        """Give up the client's stream, which is then the caller's. None if the client is gone."""
-        return self._connection.hand_over()
-
     def answer(self, answer: Dict[str, Any]) -> None:
         """The end, as an object with `ok` or `error`."""
         if self.open:
@@ -144,6 +137,7 @@ class Connection:
         self._opener = opener
         self._gone = gone
         self._decoder = frames.Decoder(frames.MAX_OPEN)
+        self._size = _RECEIVE
         self._out = bytearray()
         self._channels: Dict[int, Channel] = {}
         self._greeted = False
@@ -165,22 +159,6 @@ class Connection:
     def finish(self, number: int, frame: bytes) -> None:
         self._channels.pop(number, None)
         self.send(frame)
-
-    def carries_only(self, channel: Channel) -> bool:
-        others = any(other is not channel for other in self._channels.values())
-        return self._sock.family == socket.AF_UNIX and not others and not self._decoder.pending and not self._out
-
-    def hand_over(self) -> Optional[socket.socket]:
-        """The socket, with nothing left to write here. None when that could not be sent: then it is closed."""
-        self._flush()
-        if self._out:
-            self.close()
-        if self._closed:
-            return None
-        self._closed = True
-        self._loop.forget(self._sock.fileno())
-        self._gone(self)
-        return self._sock
 
     def close(self) -> None:
         """Cancel everything on it that is not held. Closing twice does nothing."""
@@ -204,7 +182,7 @@ class Connection:
 
     def _read(self) -> None:
         try:
-            data = self._sock.recv(_RECEIVE)
+            data = self._sock.recv(self._size)
         except BlockingIOError:
             return
         except OSError:
@@ -212,6 +190,7 @@ class Connection:
         if not data:
             self.close()
             return
+        self._size = _MUCH if len(data) >= _RECEIVE else _RECEIVE
         try:
             for frame in self._decoder.feed(data):
                 self._dispatch(frame)

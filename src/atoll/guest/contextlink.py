@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import signal
-import socket
-import sys
 from collections import deque
 from typing import Callable, Deque, Iterable, NamedTuple, Optional, Tuple
 
-from ..wire.frames import CALL, DATA, END, EVENT, HEADER, OPEN, STDERR, STDOUT, BadFrame, Frame, encode
+from ..wire.frames import CALL, DATA, END, EVENT, OPEN, STDERR, STDOUT, BadFrame, Frame, encode
 from . import packets
 from .contextstart import ContextSettings, Started, start
 from .killing import send
-from .loop import IN, OUT, Callback
+from .loop import IN, OUT, Callback, nothing
 from .machine import Machine
 from .marks import put_mark
-from .packets import GO, LANE, PACKET, SETTLED, SKIP
+from .packets import SETTLE
 from .pipes import Source
+from .port import PACKET
 
 _MESSAGES = (EVENT, END)
 _AT_ONCE = 64
+_QUEUED = 1024
+"""More than the kernel keeps for who does not read."""
 _MOST_UNSENT = 4096
 
 
@@ -31,20 +33,19 @@ class Listener(NamedTuple):
         output: what came through a pipe, from processes of the cell.
         room: how much may come now.
         exited: the process is gone; its `status` is known and the last frame was told.
-        reading: a pipe is about to be read, or what came is taken.
     """
 
     frame: Callable[[Frame], None]
     output: Callable[[int, bytes], None]
     room: Callable[[], int]
     exited: Callback
-    reading: Optional[Callable[[bool], None]] = None
 
 
 class ContextLink:
     """Starts a context when it is made, unless one is given. Raises Refused when the sandbox has no process left."""
 
-    takes_lanes = True
+    can_be_dressed = True
+    """Whether a process that has run nothing can be given another environment."""
     costly = False
     """Whether its process is to stay, even if nothing has run in it for a while."""
     begun_at = 0.0
@@ -67,9 +68,11 @@ class ContextLink:
         self.alive = True
         self.status = 0
         self.reason = ""
-        self.settling = False
         self._closed = False
+        self._settling: Deque[Callback] = deque()
+        self._number = 0
         self._sock, self.pid = started.sock, started.pid
+        self._settled = started.settled
         started.watch(self._exited)
         self._sources = [self._source(fd, stream) for fd, stream in zip(started.outputs, (STDOUT, STDERR))]
         self._watch()
@@ -81,48 +84,36 @@ class ContextLink:
             fd,
             take=lambda data: listener.output(stream, data),
             room=listener.room,
-            ended=_nothing,
-            reading=listener.reading,
+            ended=nothing,
+            before=lambda: self._read(_QUEUED),
         )
 
     def request(self, payload: bytes) -> None:
         """Hand a request to the context."""
-        self._send_all(packets.split(OPEN, payload))
+        self._number += 1
+        self._send_all(packets.split(OPEN, payload, self._number))
 
     def call(self, payload: bytes) -> None:
         """Hand it what the client says to the request that runs."""
-        self._send_all(packets.split(CALL, payload))
+        self._send_all(packets.split(CALL, payload, self._number))
 
     def feed(self, payload: bytes, taken: Callback) -> None:
         """Hand it input for the request that runs; `taken` is called when that has gone."""
         self._unsent.extend(
-            (encode(0, DATA, payload[at : at + PACKET]), _nothing) for at in range(0, len(payload), PACKET)
+            (encode(self._number, DATA, payload[at : at + PACKET]), nothing) for at in range(0, len(payload), PACKET)
         )
         self._unsent.append((b"", taken))
         self._write()
 
-    def admit(self, wanted: bool) -> None:
-        """Answer a context that is about to begin a request which had to wait."""
-        self._send_all([encode(0, GO if wanted else SKIP)])
-
-    def settled(self, number: bytes) -> None:
-        """Answer the request to settle that had this number."""
-        self._send_all([encode(0, SETTLED, number)])
-
-    def add_lane(self, number: int, client: socket.socket) -> None:
-        """Give it a stream of a client. Raises OSError when it takes none."""
-        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, client.fileno().to_bytes(4, sys.byteorder))
-        self._sock.sendmsg([encode(0, LANE, number.to_bytes(4, "little"))], [rights])
-
     def _send_all(self, parts: Iterable[bytes]) -> None:
-        self._unsent.extend((part, _nothing) for part in parts)
+        self._unsent.extend((part, nothing) for part in parts)
         if len(self._unsent) > _MOST_UNSENT:
             self.kill()  # it asks and asks and does not listen
         self._write()
 
-    def interrupt(self, lane: Optional[int] = None) -> bool:
-        """SIGINT; False when nothing runs that could be interrupted, or, if a `lane` is given, nothing of it."""
-        if not self.alive or not self.shared.running or lane not in (None, self.shared.begun.lane):
+    def interrupt(self) -> bool:
+        """SIGINT; False when nothing runs that could be interrupted."""
+        if not self.alive or not self.shared.running:
             return False
         send([self.pid], signal.SIGINT)
         return True
@@ -139,15 +130,22 @@ class ContextLink:
 
     def settle(self, done: Callback) -> None:
         """Call back when all that processes of the cell have written by now has been taken."""
+        self._settling.append(done)
+        if len(self._settling) == 1:
+            self._settle_next()
+
+    def _settle_next(self) -> None:
+        """One after the other: a thread may ask for it while a cell ends."""
         waiting = list(self._sources)
-        self.settling = True
 
         def next_one() -> None:
             if waiting:
                 waiting.pop().settle(next_one)
-            else:
-                self.settling = False
-                done()
+                return
+            self._settling[0]()
+            self._settling.popleft()
+            if self._settling:
+                self._settle_next()
 
         next_one()
 
@@ -158,6 +156,9 @@ class ContextLink:
         self._sock.close()
         for source in self._sources:
             source.close()
+        if self._settled >= 0:
+            os.close(self._settled)
+            self._settled = -1
 
     def _watch(self) -> None:
         """Listen to the context as far as there is room, and for room to write where something waits."""
@@ -197,7 +198,7 @@ class ContextLink:
             if self.alive and self._listener.room() <= 0:
                 break
             try:
-                packet = self._sock.recv(packets.PACKET + HEADER.size)
+                packet = self._sock.recv(packets.RECEIVED)
             except BlockingIOError:
                 break
             except OSError:
@@ -216,9 +217,22 @@ class ContextLink:
         except BadFrame:
             self.kill()
             return False
-        if frame is not None:
+        if frame is None:
+            return True
+        if frame.kind == SETTLE:
+            number = frame.payload
+            self.settle(lambda: self._tell_settled(number))
+        elif frame.channel == self._number or frame.kind == DATA:
+            # What a cell says of itself when it has forged its end before is of no interest any more.
             self._listener.frame(frame)
         return True
+
+    def _tell_settled(self, number: bytes) -> None:
+        if self._settled >= 0:
+            try:
+                os.write(self._settled, number)
+            except OSError:
+                self.kill()  # it asks and asks and does not listen
 
     def _exited(self, status: int) -> None:
         self.alive = False
@@ -228,7 +242,3 @@ class ContextLink:
         self._read(1 << 16)
         self._loop.forget(self._sock.fileno())
         self._listener.exited()
-
-
-def _nothing() -> None:
-    pass

@@ -12,10 +12,11 @@ from typing import Callable, Dict, NamedTuple, NoReturn, Optional, Tuple
 
 from .awakening import Memory
 from .cells import Service
+from .cellstreams import Streams
 from .config import Config
 from .fresh import reseed, set_interpreter
 from .guard import Guard
-from .ports import Reception
+from .guestport import GuestPort
 from .shared import Shared
 from .situation import set_environment
 
@@ -31,7 +32,11 @@ rehearsal: Optional[Callable[[], None]] = None
 
 
 class Ends(NamedTuple):
-    """What a context shares with its guest."""
+    """What a context shares with its guest.
+
+    `taps` are the guest's ends of the pipes that are its standard output and error, and `settled` is where the guest
+    says that it has taken what was in them; a context that has no processes has none.
+    """
 
     wire: socket.socket
     stdin: int
@@ -39,6 +44,7 @@ class Ends(NamedTuple):
     stderr: int
     taps: Tuple[int, int]
     shared: Shared
+    settled: int = -1
 
 
 def become_context(
@@ -60,7 +66,9 @@ def become_context(
         set_interpreter(config)
         reseed()
         memory = Memory(config.state_directory(), frozen)
-        Service(Reception(ends.wire), ends.shared, ends.taps, memory, Guard() if guarded else None).run()
+        port = GuestPort(ends.wire, ends.settled)
+        streams = Streams(port, ends.taps, ends.stdout)
+        Service(port, streams, ends.shared, memory, Guard() if guarded else None).run()
     except BaseException:  # noqa: BLE001  # it must not unwind into the guest's code
         traceback.print_exc(file=sys.stderr)
     finally:
@@ -81,10 +89,10 @@ def reset_signals() -> None:
 
 
 def connect(ends: Ends) -> None:
-    """Have its standard streams, its wire and nothing else open."""
+    """Have its standard streams, what it shares with its guest and nothing else open."""
     for fd, copy in ((ends.stdin, 0), (ends.stdout, 1), (ends.stderr, 2)):
         os.dup2(fd, copy)
-    close_all_but((0, 1, 2, ends.wire.fileno(), *ends.taps))
+    close_all_but((0, 1, 2, ends.wire.fileno(), ends.stdout, ends.settled, *ends.taps))
 
 
 def close_all_but(kept: Tuple[int, ...]) -> None:

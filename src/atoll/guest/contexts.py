@@ -8,11 +8,12 @@ from . import toolchains
 from .arguments import Arguments
 from .cellrun import Cell
 from .channel import Channel, Operation
-from .context import Context, Stop
+from .context import Context
 from .contextstart import ContextSettings
 from .lasting import Standing
+from .loop import nothing
 from .machine import Machine
-from .refusal import BUSY, INVALID_INPUT, UNSUPPORTED, Refused, invalid
+from .refusal import BUSY, INVALID_INPUT, Refused, invalid
 from .surroundings import checked_cwd, checked_env, checked_start
 
 _MAX_CONTEXTS = 64
@@ -41,7 +42,7 @@ class Contexts:
     def replace(self, kept: List[ContextSettings]) -> None:
         """Forget all contexts, with what they run, and have those of a checkpoint."""
         for context in self._contexts.values():
-            context.restart(_nothing, "the sandbox was rolled back")
+            context.restart(nothing, "the sandbox was rolled back")
         self._contexts = {}
         self.revive(kept)
 
@@ -68,8 +69,10 @@ class Contexts:
             "cwd": checked_cwd(self._machine, arguments.optional_text("cwd")),
             "input": request.get("input") is True,
             "tools": request.get("tools"),
+            "limit": arguments.count("limit"),
         }
-        cell = Cell(channel, wanted, arguments.seconds("timeout"), arguments.count("limit"))
+        turns = request.get("turns") is True
+        cell = Cell(channel, wanted, arguments.seconds("timeout"), wanted["limit"], turns=turns)
         self._get(arguments.text("context", _MAIN), arguments.optional_text("language")).submit(cell)
         return cell
 
@@ -82,37 +85,14 @@ class Contexts:
         name = arguments.text("context", _MAIN)
         # Only what is written makes a context: who reads from one that is not there has mistyped its name.
         context = self._get(name, None) if name == _MAIN or wanted.get("act") == "set" else self._known(arguments)
-        cell = Cell(channel, wanted, arguments.seconds("timeout"), None)
+        timeout, wait, turns = arguments.seconds("timeout"), arguments.seconds("wait"), request.get("turns") is True
+        cell = Cell(channel, wanted, timeout, None, wait, turns=turns)
         context.submit(cell)
         return cell
 
     def interrupt(self, arguments: Arguments) -> Dict[str, Any]:
         context = self._contexts.get(arguments.text("context", _MAIN))
         return {"interrupted": context is not None and context.interrupt()}
-
-    def lane(self, channel: Channel, request: Dict[str, Any]) -> Operation:
-        """Hand the client's stream over to a context."""
-        context = self._get(Arguments(request).text("context", _MAIN), None)
-        if not channel.alone:
-            raise Refused(UNSUPPORTED, "This stream cannot be handed over to a context.")
-        channel.end(context.check_lane())
-        sock = channel.hand_over()
-        if sock is not None:
-            try:
-                context.take_lane(sock)
-            except Refused:
-                sock.close()  # the client sees the end of its stream
-        return Operation(channel)
-
-    def stop(self, channel: Channel, request: Dict[str, Any]) -> Operation:
-        arguments = Arguments(request)
-        stop = Stop(channel, force=request.get("force") is True)
-        lane, number = arguments.count("lane") or 0, arguments.count("channel") or 0
-        self._known(arguments).stop_lane(lane, number, arguments.seconds("after") or 0.0, stop)
-        return stop
-
-    def postmortem(self, arguments: Arguments) -> Dict[str, Any]:
-        return self._known(arguments).postmortem()
 
     def list(self, _arguments: Arguments) -> Dict[str, Any]:
         return {"contexts": [context.describe() for context in self._contexts.values()]}
@@ -185,7 +165,3 @@ def _canonical(language: str) -> str:
     """The name that a language is known by here; an unknown one stays as it is, and is refused when it is needed."""
     known = toolchains.find(language)
     return language if known is None else known.name
-
-
-def _nothing() -> None:
-    pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
@@ -38,6 +39,7 @@ class Started(NamedTuple):
     outputs: Tuple[int, int]
     shared: Shared
     watch: Callable[[Exited], None]
+    settled: int = -1
 
 
 def start(machine: Machine, settings: ContextSettings) -> Started:
@@ -62,6 +64,8 @@ def _forked(machine: Machine, settings: ContextSettings) -> Started:
         ours.setblocking(False)
         stdout_end, stdout = pipe(made)
         stderr_end, stderr = pipe(made)
+        hears, settled = pipe(made)
+        os.set_blocking(settled, False)
         pid = machine.victims.fork()
     except OSError as error:
         close_all(made)
@@ -69,10 +73,11 @@ def _forked(machine: Machine, settings: ContextSettings) -> Started:
         raise no_process_left() from error
     else:
         if pid == 0:
-            ends = Ends(theirs, machine.devnull, stdout, stderr, (stdout_end, stderr_end), shared)
+            ends = Ends(theirs, machine.devnull, stdout, stderr, (stdout_end, stderr_end), shared, hears)
             guarded = settings.language == RESTRICTED
             (machine.become or become_context)(machine.config, settings.env, ends, settings.frozen, guarded=guarded)
     finally:
         theirs.close()
-    close_all([stdout, stderr])
-    return Started(ours, pid, (stdout_end, stderr_end), shared, lambda exited: machine.reaper.watch(pid, exited))
+    close_all([stdout, stderr, hears])
+    watch = machine.reaper.watch
+    return Started(ours, pid, (stdout_end, stderr_end), shared, lambda exited: watch(pid, exited), settled)

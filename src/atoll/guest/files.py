@@ -11,6 +11,7 @@ from typing import Any, Dict, Generator, List, Optional
 from ..wire.frames import DATA_SIZE
 from . import walking
 from .arguments import Arguments
+from .descriptors import write_all
 from .jobs import GO_ON, WAIT, Job, Steps
 from .paths import Root
 from .refusal import file_refusal
@@ -200,12 +201,6 @@ def _fill(job: Job, fd: int) -> Generator[int, None, int]:
         write_all(fd, data)
         total += len(data)
         yield GO_ON
-
-
-def write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
 
 
 def make_directory(root: Root, arguments: Arguments) -> Dict[str, Any]:

@@ -19,6 +19,7 @@ from time import monotonic
 from typing import Any, BinaryIO, Callable, Dict, NamedTuple, NoReturn, Optional, Tuple
 
 from . import frozenfile
+from .descriptors import write_all
 from .freezer import Freezer, Job, is_full
 from .frozenfile import Damaged
 from .refusal import BUSY, FILE_ERROR, INTERNAL, Refused, from_os_error
@@ -250,9 +251,7 @@ def _be_first_to_die() -> None:
 
 
 def _say(pipe: int, message: Dict[str, Any]) -> None:
-    data = json.dumps(message).encode("ascii") + b"\n"
-    while data:
-        data = data[os.write(pipe, data) :]
+    write_all(pipe, json.dumps(message).encode("ascii") + b"\n")
 
 
 def thaw(namespace: Dict[str, Any], path: str) -> Report:

@@ -75,7 +75,7 @@ class Interpreter:
     def run(self, request: Dict[str, Any], port: Port) -> bytes:
         """Run a cell and say how it went. Output and results are sent on the way."""
         limit = request.get("limit")
-        self._streams.begin(port, limit)
+        self._streams.begin(limit)
         self._results.begin(port, limit)
         self._displays.truncated = False
         if self._asking.concerned or "tools" in request or "input" in request:
@@ -91,8 +91,6 @@ class Interpreter:
             self._asking.end()
         self._results.end()
         truncated = self._streams.truncated or self._results.truncated or self._displays.truncated
-        if self._shared.cut:
-            truncated, self._shared.cut = True, False
         if error is None:
             return _NOTHING_WENT_WRONG % (self.count, b"true" if truncated else b"false")
         described, cut = stories.describe(error)

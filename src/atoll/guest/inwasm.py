@@ -53,7 +53,7 @@ class Portal(Port):
         return Frame(0, message[0], message[1], message[2:]) if message else None
 
     def settle(self) -> None:
-        """Nothing lies anywhere in between."""
+        """There are no processes."""
 
 
 def tell(message: bytes) -> None:
@@ -82,9 +82,6 @@ class _Page:
 
 class _Shared:
     """The same, for `Shared`."""
-
-    relaying = waiting = cut = False
-    used = 0
 
     def __init__(self) -> None:
         self.page = _Page()
@@ -115,7 +112,7 @@ def settle(source: str, python: str) -> None:
     set_interpreter(Config(python=python))
     shared: Any = _Shared()
     portal: Any = Portal()
-    streams = Streams(portal, shared)
+    streams = Streams(portal)
     streams.install()
     interpreter = Interpreter(streams, shared)
     setattr(sys, SERVE, lambda: _serve(portal, shared, streams, interpreter))
@@ -154,13 +151,12 @@ def _serve(portal: Any, shared: Any, streams: Streams, interpreter: Interpreter)
             continue
         if do == "code":
             interpreter.count += 1
-        shared.cut = request.pop("cut", False)
         desk.wake(do)
         try:
             answer = desk.answer(do, request, portal)
         except HungUp:
             answer = b""  # nobody is there to hear it
-        streams.begin(portal, None)
+        streams.begin(None)
 
 
 def _be_different() -> None:

@@ -16,7 +16,7 @@ from .arguments import encoded
 from .contextlink import Listener
 from .contextstart import ContextSettings
 from .descriptors import close_all, pipe
-from .loop import Callback
+from .loop import Callback, nothing
 from .machine import Machine
 from .marks import put_mark
 from .pipes import Sink
@@ -98,7 +98,7 @@ class KernelLink(DriverLink):
             self.interrupt()
             self._machine.loop.after(_PATIENCE, self._kill_spared)
         else:
-            self._machine.killer.kill_command(self.mark, _nothing)
+            self._machine.killer.kill_command(self.mark, nothing)
 
     def _kill_spared(self) -> None:
         if self._spared and self._busy and self.alive:
@@ -240,7 +240,3 @@ def _paths(machine: Machine, settings: ContextSettings) -> Dict[str, str]:
     env = {**machine.config.environment(), **settings.env}
     paths = [*machine.config.python_path, *filter(None, [env.get("PYTHONPATH")])]
     return {"PYTHONPATH": ":".join(paths)} if paths else {}
-
-
-def _nothing() -> None:
-    pass

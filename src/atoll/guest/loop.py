@@ -13,7 +13,7 @@ import sys
 import traceback
 from collections import deque
 from time import monotonic
-from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+from typing import Callable, Deque, Dict, List, Optional, Tuple
 
 IN = select.EPOLLIN
 OUT = select.EPOLLOUT
@@ -132,7 +132,7 @@ class Signals:
         self._read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         for number in handlers:
-            signal.signal(number, _nothing)
+            signal.signal(number, nothing)
         loop.watch(self._read, IN, self._wake)
 
     def _wake(self, _mask: int) -> None:
@@ -142,8 +142,8 @@ class Signals:
                 handler()
 
 
-def _nothing(_number: int, _frame: Any) -> None:
-    pass
+def nothing(*_arguments: object) -> None:
+    """For who has to name a callback and wants none."""
 
 
 def _guarded(callback: Callable[..., object], *arguments: object) -> None:

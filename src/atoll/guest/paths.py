@@ -6,47 +6,22 @@ inside the root; the magic ones of /proc are not.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import posixpath
 import stat
-import struct
 from typing import List, Optional, Tuple
 
 from .arguments import encoded
+from .beneath import BENEATH, IN_ROOT, NO_MAGICLINKS, NO_SYMLINKS, move, openat2
 from .refusal import INVALID_PATH, Refused, file_refusal
 from .stepping import open_by_steps
 
-_OPENAT2 = 437
-_RENAMEAT2 = {"x86_64": 316, "aarch64": 276}
-_RENAME_NOREPLACE = 1
-_NO_MAGICLINKS = 0x02
-_NO_SYMLINKS = 0x04
-BENEATH = 0x08
-IN_ROOT = 0x10
-_HOW = struct.Struct("QQQ")
-_TRIES = 32
 _MAX_LINKS = 40
 _MAX_PATH = 4096
 
 # Whether this kernel turned out to have no openat2.
 _by_steps: List[bool] = []
-
-_libc = ctypes.CDLL(None, use_errno=True)
-_openat2 = _libc["syscall"]
-_openat2.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t)
-_openat2.restype = ctypes.c_long
-_renameat2 = _libc["syscall"]
-_renameat2.argtypes = (
-    ctypes.c_long,
-    ctypes.c_int,
-    ctypes.c_char_p,
-    ctypes.c_int,
-    ctypes.c_char_p,
-    ctypes.c_uint,
-)
-_renameat2.restype = ctypes.c_long
 
 
 class Root:
@@ -157,30 +132,24 @@ def as_bytes(path: str) -> bytes:
 
 def open_beneath(directory: int, path: bytes, flags: int, mode: int = 0) -> int:
     """Open what lies strictly below a directory, through no link at all. Raises OSError."""
-    return open_below(directory, path, flags, mode, BENEATH | _NO_SYMLINKS)
+    return open_below(directory, path, flags, mode, BENEATH | NO_SYMLINKS)
 
 
 def open_below(directory: int, path: bytes, flags: int, mode: int, resolve: int) -> int:
-    """openat2, which gives up with EAGAIN where somebody renames directories meanwhile. Raises OSError."""
+    """openat2, or the same by steps. Raises OSError."""
     if _by_steps:
         return _open_by_steps(directory, path, flags, mode, resolve)
-    how = _HOW.pack(flags | os.O_CLOEXEC, mode if flags & os.O_CREAT else 0, resolve | _NO_MAGICLINKS)
-    number = errno.EAGAIN
-    for _ in range(_TRIES):
-        fd: int = _openat2(_OPENAT2, directory, path, how, len(how))
-        if fd >= 0:
-            return fd
-        number = ctypes.get_errno()
-        if number not in (errno.EAGAIN, errno.EINTR):
-            break
-    if number == errno.ENOSYS:
-        _by_steps.append(True)
-        return _open_by_steps(directory, path, flags, mode, resolve)
-    raise OSError(number, os.strerror(number), path)
+    try:
+        return openat2(directory, path, flags, mode, resolve | NO_MAGICLINKS)
+    except OSError as error:
+        if error.errno != errno.ENOSYS:
+            raise
+    _by_steps.append(True)
+    return _open_by_steps(directory, path, flags, mode, resolve)
 
 
 def _open_by_steps(directory: int, path: bytes, flags: int, mode: int, resolve: int) -> int:
-    links = not resolve & _NO_SYMLINKS
+    links = not resolve & NO_SYMLINKS
     return open_by_steps(directory, path, flags, mode, in_root=bool(resolve & IN_ROOT), links=links)
 
 
@@ -188,18 +157,8 @@ def rename(source: int, name: bytes, target: int, new_name: bytes, overwrite: bo
     """Rename between two directories; without `overwrite` only to a name that is free. Raises OSError."""
     if overwrite:
         os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)
-        return
-    syscall = _RENAMEAT2.get(os.uname().machine)
-    if syscall is not None:
-        if _renameat2(syscall, source, name, target, new_name, _RENAME_NOREPLACE) == 0:
-            return
-        number = ctypes.get_errno()
-        if number not in (errno.EINVAL, errno.ENOSYS):
-            raise OSError(number, os.strerror(number), name)
-    # This file system cannot refuse by itself; whoever races with us could lose a file here.
-    if lstat(target, new_name) is not None:
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new_name)
-    os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)
+    else:
+        move(source, name, target, new_name)
 
 
 def lstat(directory: int, name: bytes) -> Optional[os.stat_result]:

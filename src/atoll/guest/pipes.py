@@ -22,7 +22,7 @@ class Source:
         take: gets what was read.
         room: how much may be read now.
         ended: called once, when the source is closed by the other side or by `close`.
-        reading: told when it is about to read, and when that is done and taken.
+        before: called before each reading, to take what was said elsewhere before it was written.
     """
 
     def __init__(
@@ -32,14 +32,14 @@ class Source:
         take: Callable[[bytes], None],
         room: Callable[[], int],
         ended: Callback,
-        reading: Optional[Callable[[bool], None]] = None,
+        before: Optional[Callback] = None,
     ) -> None:
         self._loop = loop
         self._fd = fd
         self._take = take
         self._room = room
         self._ended = ended
-        self._reading = reading
+        self._before = before
         self._watched = False
         self._left: Optional[int] = None
         self._settled: Optional[Callback] = None
@@ -72,14 +72,10 @@ class Source:
             self._ended()
 
     def _ready(self, _mask: int) -> None:
-        if self._reading is None:
-            self._read()
-            return
-        self._reading(True)
-        self._read()
-        self._reading(False)
-
-    def _read(self) -> None:
+        if self._before is not None:
+            self._before()
+            if not self.open:
+                return
         room = self._room()
         if room <= 0:
             self._pause()

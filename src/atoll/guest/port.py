@@ -1,14 +1,14 @@
-"""One way to a context, whatever it is made of: its requests come by it, and its answers go out."""
+"""A context's way to whoever serves its client: requests come by it, and answers go out."""
 
 from __future__ import annotations
 
 import _thread
 from typing import Any, Dict, Optional, Union
 
-from ..wire.frames import BULK, CALL, DATA, EVENT, HEADER, STDIN, Frame
+from ..wire.frames import BULK, CALL, DATA, EVENT, STDIN, Frame
 
-ATOMIC = 1 << 15
-SMALL = ATOMIC - HEADER.size
+PACKET = 1 << 16
+"""The most that one frame to or from a context holds."""
 
 Bytes = Union[bytes, bytearray, memoryview]
 
@@ -18,30 +18,29 @@ class HungUp(ConnectionError):
 
 
 class Port:
-    """One way to a context. Each request on it is answered with an `end`."""
+    """One request after the other, each answered with an `end`."""
 
-    lane = 0
-    channel = 0
     telling = _thread.RLock()
 
     def put(self, kind: int, payload: Bytes, stream: int = 0) -> None:
-        """Send a frame of at most `SMALL` bytes. Raises HungUp, as all that sends does."""
-        raise NotImplementedError
-
-    def end(self, payload: bytes) -> None:
+        """Send a frame of at most `PACKET` bytes. Raises HungUp, as all that sends does."""
         raise NotImplementedError
 
     def frame(self) -> Optional[Frame]:
         """The next frame that came for this request; None when nobody is there any more."""
         raise NotImplementedError
 
+    def settle(self) -> None:
+        """Wait until all that processes of the cell have written is in its place before what is sent from now on."""
+        raise NotImplementedError
+
     def write(self, stream: int, data: memoryview) -> None:
         """Output of the cell."""
-        if len(data) <= SMALL:
+        if len(data) <= PACKET:
             self.put(DATA, data, stream)
             return
-        for start in range(0, len(data), SMALL):
-            self.put(DATA, data[start : start + SMALL], stream)
+        for start in range(0, len(data), PACKET):
+            self.put(DATA, data[start : start + PACKET], stream)
 
     def send(self, data: Bytes) -> None:
         """Bytes that are no output."""
@@ -52,14 +51,10 @@ class Port:
     def tell(self, payload: bytes) -> None:
         """An event, of any size."""
         with self.telling:  # what several threads show must not be mixed
-            if len(payload) > SMALL:
+            if len(payload) > PACKET:
                 self.send(payload)
                 payload = b'{"bulk":%d}' % len(payload)
             self.put(EVENT, payload)
-
-    def conclude(self, payload: bytes) -> None:
-        """An event that is followed by the end at once."""
-        self.tell(payload)
 
     def call(self) -> Optional[Dict[str, Any]]:
         """What the client says to a running request; None when nobody is there any more."""

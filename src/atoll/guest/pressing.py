@@ -15,12 +15,11 @@ _RETRY = 0.005
 
 
 class Pressing:
-    """Goes on until `cease`. `lane` is where the request came from; another's is left alone until the last."""
+    """Goes on until `cease`."""
 
-    def __init__(self, machine: Machine, link: ContextLink, lane: int) -> None:
+    def __init__(self, machine: Machine, link: ContextLink) -> None:
         self._loop = machine.loop
         self._link = link
-        self._lane = lane
         self._timer: Optional[Timer] = None
         self._press(GRACE)
 
@@ -32,6 +31,5 @@ class Pressing:
         if left <= 0:
             self._link.kill()
             return
-        interrupted = self._link.interrupt(self._lane) if self._link.takes_lanes else self._link.interrupt()
-        pause = GRACE / 2 if interrupted else _RETRY
+        pause = GRACE / 2 if self._link.interrupt() else _RETRY
         self._timer = self._loop.after(pause, lambda: self._press(left - pause))

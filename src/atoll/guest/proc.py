@@ -51,19 +51,38 @@ def newest_pid() -> bytes:
 
 def read_task(pid: int) -> Optional[Task]:
     """None when it is gone."""
-    stat = _read("/proc/%d/stat" % pid)
-    if not stat:
+    fields = _stat("/proc/%d/stat" % pid)
+    if not fields:
         return None
-    fields = stat[stat.rindex(b")") + 2 :].split()
+    lives = fields if fields[0].decode("ascii") not in _DEAD else _living_thread(pid) or fields
     return Task(
         pid=pid,
         parent=int(fields[1]),
-        state=fields[0].decode("ascii"),
+        state=lives[0].decode("ascii"),
         start=int(fields[19]),
         cpu_ticks=int(fields[11]) + int(fields[12]),
-        memory=int(fields[21]) * _PAGE,
+        memory=int(lives[21]) * _PAGE,
         mark=_mark(pid),
     )
+
+
+def _stat(path: str) -> List[bytes]:
+    """The fields from the state on; none where it is gone."""
+    stat = _read(path)
+    return stat[stat.rindex(b")") + 2 :].split() if stat else []
+
+
+def _living_thread(pid: int) -> List[bytes]:
+    """`_stat` of a thread that lives on: the first one may have ended before others, and counts as a zombie then."""
+    try:
+        threads = os.listdir("/proc/%d/task" % pid)
+    except OSError:
+        return []
+    for thread in threads:
+        fields = _stat("/proc/%d/task/%s/stat" % (pid, thread))
+        if fields and fields[0].decode("ascii") not in _DEAD:
+            return fields
+    return []
 
 
 def _mark(pid: int) -> int:

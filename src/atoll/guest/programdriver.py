@@ -15,7 +15,7 @@ import struct
 from time import monotonic
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from ..wire.frames import DATA, END, EVENT, HEADER, STDERR, BadFrame, Frame
+from ..wire.frames import DATA, END, EVENT, STDERR, BadFrame, Frame
 from . import packets
 from .contextlink import Listener
 from .contextstart import ContextSettings
@@ -126,8 +126,8 @@ class DriverLink(ProgramLink):
         payload = json.dumps(message).encode("ascii")
         self._requests.put(_LENGTH.pack(len(payload)) + payload + data, consumed)
 
-    def interrupt(self, lane: Optional[int] = None) -> bool:
-        return self._begun and super().interrupt(lane)
+    def interrupt(self) -> bool:
+        return self._begun and super().interrupt()
 
     def resume(self) -> None:
         self._watch()
@@ -154,7 +154,7 @@ class DriverLink(ProgramLink):
             if self.alive and self._listener.room() <= 0:
                 break
             try:
-                packet = self._sock.recv(packets.PACKET + HEADER.size)
+                packet = self._sock.recv(packets.RECEIVED)
             except BlockingIOError:
                 break
             except OSError:

@@ -16,7 +16,7 @@ from .contextlink import Listener
 from .contextstart import ContextSettings
 from .descriptors import close_all, pipe
 from .killing import send
-from .loop import Callback
+from .loop import Callback, nothing
 from .machine import Machine
 from .pipes import Source
 from .proc import TICKS
@@ -38,7 +38,7 @@ class ProgramLink:
         Refused: the program cannot be started.
     """
 
-    takes_lanes = False
+    can_be_dressed = False
     costly = False
     begun_at = 0.0
 
@@ -79,10 +79,10 @@ class ProgramLink:
         """Begin a cell. Raises Refused."""
         raise NotImplementedError
 
-    def interrupt(self, lane: Optional[int] = None) -> bool:
+    def interrupt(self) -> bool:
         """SIGINT to what runs; False when nothing does."""
         # A program may be gone before its cell is: 0 is no group but our own.
-        if not self.alive or not self._busy or not self.pid or lane not in (None, 0):
+        if not self.alive or not self._busy or not self.pid:
             return False
         self._signal(signal.SIGINT)
         return True
@@ -178,7 +178,7 @@ class ProgramLink:
         def take(data: bytes) -> None:
             self._heard(stream, data)
 
-        return Source(self._machine.loop, fd, take=take, room=self._listener.room, ended=_nothing)
+        return Source(self._machine.loop, fd, take=take, room=self._listener.room, ended=nothing)
 
     def _heard(self, stream: int, data: bytes) -> None:
         if stream == STDERR:
@@ -243,7 +243,3 @@ class ProgramLink:
     def _end_soon(self, answer: Dict[str, Any]) -> None:
         """Not before whoever has made the request knows that it was made."""
         self._machine.loop.soon(lambda: self._end(answer))
-
-
-def _nothing() -> None:
-    pass

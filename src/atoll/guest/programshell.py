@@ -18,7 +18,7 @@ from .contextlink import Listener
 from .contextstart import ContextSettings
 from .descriptors import close_all, pipe
 from .killing import send
-from .loop import Timer
+from .loop import Timer, nothing
 from .machine import Machine
 from .pipes import Sink, Source
 from .programlink import ProgramLink
@@ -82,7 +82,7 @@ class ShellLink(ProgramLink):
             raise
         close_all([commands, status, stdout, stderr])
         self._commands = Sink(machine.loop, commands_end)
-        self._statuses = Source(machine.loop, status_end, self._hear, lambda: _STATUS_LIMIT, _nothing)
+        self._statuses = Source(machine.loop, status_end, self._hear, lambda: _STATUS_LIMIT, nothing)
         machine.reaper.watch(self.pid, self._exited)
         self._write(_SETUP)
 
@@ -150,8 +150,8 @@ class ShellLink(ProgramLink):
         found = self._machine.killer.members(self.mark) - {self.pid}
         return [pid for pid in found if _group(pid) == self.pid and not _has(pid, b"SigIgn:")]
 
-    def interrupt(self, lane: Optional[int] = None) -> bool:
-        if not super().interrupt(lane):
+    def interrupt(self) -> bool:
+        if not super().interrupt():
             return False
         self._pressed = True
         self._write(self._question())  # a POSIX shell that is interrupted forgets what it has read ahead
@@ -250,8 +250,4 @@ def _has(pid: int, signals: bytes) -> bool:
 
 
 def _consumed(_size: int) -> None:
-    pass
-
-
-def _nothing() -> None:
     pass

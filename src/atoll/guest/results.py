@@ -42,11 +42,11 @@ class Results:
     def send_text(self, text: str) -> None:
         """A main result that is a short text."""
         if self._port is not None:
-            self._streams.flush_own()  # what processes have written is looked after at the end of the cell
+            self._streams.flush()
             if 6 * len(text) + 20 > self._limit:
                 self.send({"text/plain": text}, main=True)
             else:
-                self._port.conclude(b'{"result":{"text/plain":%s},"main":true}' % _encode_text(text).encode("ascii"))
+                self._port.tell(b'{"result":{"text/plain":%s},"main":true}' % _encode_text(text).encode("ascii"))
 
     def send(self, bundle: Dict[str, Any], main: bool) -> None:
         """What is displayed while no cell runs is shown to nobody."""
@@ -54,15 +54,8 @@ class Results:
             port = self._port
             if port is None:
                 return
-            if main:
-                self._streams.flush_own()  # the same
-            else:
-                self._streams.flush()
-            payload = b'{"result":%s,"main":%s}' % (self._fitting(bundle), b"true" if main else b"false")
-            if main:
-                port.conclude(payload)
-            else:
-                port.tell(payload)
+            self._streams.flush()
+            port.tell(b'{"result":%s,"main":%s}' % (self._fitting(bundle), b"true" if main else b"false"))
 
     def _fitting(self, bundle: Dict[str, Any]) -> bytes:
         """JSON within the limit: the largest forms go first, and of the text what does not fit."""

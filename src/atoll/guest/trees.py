@@ -11,7 +11,8 @@ from typing import Dict, List, Optional, Tuple, Union
 from ..wire.frames import DATA_SIZE
 from ..wire.tree import DIRECTORY, FILE, SYMLINK, BadTree, Entry, Reader, Writer
 from .arguments import Arguments
-from .files import open_regular, write_all
+from .descriptors import write_all
+from .files import open_regular
 from .jobs import GO_ON, Job, Part, Steps
 from .paths import Root, as_bytes, lstat, open_beneath
 from .refusal import BUSY, Refused, file_refusal, invalid

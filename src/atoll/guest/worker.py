@@ -16,7 +16,7 @@ from .jobs import GO_ON, WAIT, Job, Steps
 from .killing import send
 from .loop import IN
 from .machine import Machine
-from .packets import PACKET, Assembler, pair, split
+from .packets import RECEIVED, Assembler, pair, split
 from .refusal import INTERNAL, Refused, from_os_error, no_process_left
 
 Emit = Callable[[Dict[str, Any]], None]
@@ -72,7 +72,7 @@ class Worker:
         assembler = Assembler()
         while True:
             try:
-                packet = self._sock.recv(2 * PACKET)
+                packet = self._sock.recv(RECEIVED)
             except BlockingIOError:
                 self._loop.watch(self._sock.fileno(), IN, self._ready)
                 yield WAIT

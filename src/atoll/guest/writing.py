@@ -8,6 +8,7 @@ import stat
 from types import TracebackType
 from typing import Iterator, Optional, Type
 
+from .descriptors import write_all
 from .paths import Root, lstat, rename
 from .refusal import file_refusal
 
@@ -71,10 +72,7 @@ class Spool:
         if len(self._kept) > _IN_MEMORY:
             if self._fd < 0:
                 self._fd = self._unnamed()
-            view = memoryview(self._kept)
-            while view:
-                view = view[os.write(self._fd, view) :]
-            view.release()
+            write_all(self._fd, self._kept)
             self._kept = bytearray()
 
     def _unnamed(self) -> int:

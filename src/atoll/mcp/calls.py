@@ -9,7 +9,7 @@ from _thread import _local, allocate_lock
 from collections.abc import Callable
 from time import monotonic
 
-from ..io import SEND_TIMEOUT, BlockingIO, Lock, Shield, _comes_at_once, _recv_fds, _unblock
+from ..io import SEND_TIMEOUT, BlockingIO, Lock, Shield, _recv_fds, _unblock
 
 _GONE = select.POLLHUP | select.POLLERR
 _SLICE = 0.05
@@ -162,17 +162,16 @@ class InterruptibleIO(BlockingIO):
     doing for them, with everything that it started.
     """
 
-    async def recv(self, sock: socket.socket, size: int, timeout: float | None, eager: float = 0.0) -> bytes:
+    async def recv(self, sock: socket.socket, size: int, timeout: float | None) -> bytes:
         call = current()
         if call is None:
-            return await super().recv(sock, size, timeout, eager)
+            return await super().recv(sock, size, timeout)
         _unblock(sock)
         call.check()
         while True:
             if call.linger is not None:
                 call.take_time(waits=False)
-            if not (eager and _comes_at_once(sock, eager)):
-                _wait(call, sock, select.POLLIN, timeout)
+            _wait(call, sock, select.POLLIN, timeout)
             try:
                 return sock.recv(size)
             except BlockingIOError:
@@ -192,22 +191,18 @@ class InterruptibleIO(BlockingIO):
             except BlockingIOError:
                 continue
 
-    async def send(self, sock: socket.socket, data: bytes, within: float | None = None) -> None:
+    async def send(self, sock: socket.socket, data: bytes) -> None:
         call = current()
         if call is None:
-            return await super().send(sock, data, within)
+            return await super().send(sock, data)
         _unblock(sock)
         call.check()
         rest = memoryview(data)
-        until = None if within is None else monotonic() + within
         while rest:
             try:
                 rest = rest[sock.send(rest) :]
             except BlockingIOError:
-                left = SEND_TIMEOUT if until is None else min(until - monotonic(), SEND_TIMEOUT)
-                if left <= 0:
-                    raise TimeoutError("not all was taken in time") from None
-                _wait(call, sock, select.POLLOUT, left)
+                _wait(call, sock, select.POLLOUT, SEND_TIMEOUT)
         return None
 
     async def sleep(self, seconds: float) -> None:

@@ -92,11 +92,6 @@ def merged(text: str, place: Place, name: str, server: dict[str, Any]) -> str:
     return numbers.restored(_written(content, _indent(text)))
 
 
-def snippet(place: Place, name: str, server: dict[str, Any]) -> str:
-    """What somebody can paste into an empty file."""
-    return json.dumps({place.member: {name: server}}, indent=2)
-
-
 class _Numbers:
     """Numbers that Python would write in another way, or not at all: kept as text, with a mark that nobody can know."""
 

@@ -18,15 +18,11 @@ _LONGEST = 500
 
 
 class Outcome(NamedTuple):
-    """What a tool gives: blocks of content for the model, and the same as data. `failed` is MCP's isError.
-
-    `ready` is content and data as JSON already, from a tool that knows a quicker way; then the others are empty.
-    """
+    """What a tool gives: blocks of content for the model, and the same as data. `failed` is MCP's isError."""
 
     content: list[dict[str, Any]]
     structured: dict[str, Any] | None = None
     failed: bool = False
-    ready: tuple[str, str] | None = None
 
 
 def text_block(text: str) -> dict[str, Any]:

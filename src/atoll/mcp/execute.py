@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from ..client import cells
@@ -20,7 +19,6 @@ _LIMIT = 16 << 20
 """Bytes of output and results that are taken from a cell; of text, less is passed on."""
 
 _LONGEST_CONTEXT = 64
-_quote = json.encoder.encode_basestring_ascii
 _NOBODY = cells.Listeners()
 
 
@@ -67,8 +65,6 @@ def seconds(arguments: dict[str, Any]) -> float:
 
 def outcome(execution: Execution, session: Session, context: str, room: int) -> Outcome:
     """What the model sees of a cell, and the same as data."""
-    if not session.fresh and (ready := _at_once(execution, session.name, context, room)) is not None:
-        return Outcome([], ready=ready)
     stdout, cut_out = shortened(execution.stdout, room)
     stderr, cut_err = shortened(execution.stderr, room // 2)
     value = execution.text
@@ -97,33 +93,6 @@ def outcome(execution: Execution, session: Session, context: str, room: int) -> 
     }  # fmt: skip
     shown_text = _text(structured, execution)
     return Outcome([text_block(shown_text), *rich], structured)
-
-
-def _at_once(execution: Execution, session: str, context: str, room: int) -> tuple[str, str] | None:
-    """The same as JSON for most cells: short, nothing but text, nothing wrong. Quicker than by a dictionary."""
-    _, stdout, stderr, error, count, duration, timed_out, truncated, state_lost, _ = execution
-    results = execution.results
-    if error is not None or timed_out or truncated or state_lost or stderr or len(results) > 1 or len(stdout) > room:
-        return None
-    value = None
-    if results:
-        data, is_main = results[0]
-        value = data.get("text/plain")
-        if not is_main or len(data) != 1 or type(value) is not str or len(value) > room:
-            return None
-    said = _quote(stdout)
-    result = "null" if value is None else _quote(value)
-    shown = _quote(f"{stdout}{value or ''}" or "(no output)") if stdout or value is None else result
-    if value == "":
-        return None
-    structured = (
-        f'{{"session_id":{_quote(session)},"context":{_quote(context)},"success":true,"stdout":{said},"stderr":"",'
-        f'"result":{result},"error":null,"count":{count},"duration":{duration!r},"timed_out":false,"truncated":false,'
-        '"state_lost":false,"new_session":false}'
-    )
-    if "\\ud" in structured:
-        return None  # maybe half a surrogate pair
-    return f'[{{"type":"text","text":{shown}}}]', structured
 
 
 def _text(structured: dict[str, Any], execution: Execution) -> str:

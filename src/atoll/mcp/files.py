@@ -20,10 +20,10 @@ def read_file(desk: Desk, arguments: dict[str, Any]) -> Outcome:
     """Text as text, a whole picture as an image, anything else as base64; as much as an answer holds."""
     session = desk.sessions.existing(arguments.get("session_id", DEFAULT))
     files = session.sandbox.files
-    path, offset = arguments["path"], arguments.get("offset", 0)
+    path, offset = arguments["path"], int(arguments.get("offset", 0))
     room = desk.settings.max_output
     asked = arguments.get("size")
-    content = files.read_bytes(path, offset=offset, size=room + 1 if asked is None else min(asked, room + 1))
+    content = files.read_bytes(path, offset=offset, size=room + 1 if asked is None else min(int(asked), room + 1))
     mime = None if offset or asked is not None else kind_of(content)
     if mime is not None:
         most = room * BYTES_PER_CHARACTER

@@ -10,7 +10,6 @@ STATELESS = ("2026-07-28",)
 
 NEWEST_HANDSHAKE = HANDSHAKE[-1]
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
-CLIENT_KEY = "io.modelcontextprotocol/clientInfo"
 ABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 SERVER_KEY = "io.modelcontextprotocol/serverInfo"
 

@@ -9,8 +9,8 @@ from typing import Any
 import atoll
 
 from ..errors import AtollError, InvalidInput
+from ..schema import fitting
 from . import catalog, revisions
-from .arguments import check
 from .calls import Call, Cancelled
 from .desk import Desk, Outcome, Progress, refused
 from .encoding import encoded, error_line, progress_line, result_line
@@ -209,7 +209,7 @@ class Server:
         if not isinstance(arguments, dict):
             raise Refused(revisions.INVALID_PARAMS, "arguments is no object.")
         try:
-            check(schema, arguments)
+            fitting(schema, arguments)
             done = self._run(send, str(name), arguments, meta)
         except AtollError as error:
             done = refused(str(error))
@@ -273,11 +273,6 @@ def report(error: BaseException) -> None:
 
 
 def _shape(done: Outcome, revision: str) -> str:
-    if done.ready is not None:
-        text = f'{{"content":{done.ready[0]}'
-        if revisions.has_structure(revision):
-            text += f',"structuredContent":{done.ready[1]}'
-        return _stamped(text + "}", revision)
     result: dict[str, Any] = {"content": done.content}
     if done.structured is not None and revisions.has_structure(revision):
         result["structuredContent"] = done.structured

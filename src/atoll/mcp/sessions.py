@@ -46,14 +46,6 @@ class Session:
         self.used = time.time()
         self.renewed = 0.0
 
-    def leave_context(self, name: str) -> None:
-        """Close the stream to a context that was deleted: a request on it would be told of a death, not of a start."""
-        lanes = self.links.lanes
-        seat = lanes._seats.get(name)  # noqa: SLF001  # the other half of the same class
-        if seat is not None:
-            lanes.drop(seat)
-            seat.used = False
-
 
 class Sessions:
     """All sessions of one space. Safe for many threads."""

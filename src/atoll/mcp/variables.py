@@ -98,5 +98,4 @@ def clear_repl_context(desk: Desk, arguments: dict[str, Any]) -> Outcome:
     # Deleting, not restarting: what is made anew has lost nothing, and the next cell says so.
     if any(known.name == context for known in session.sandbox.contexts.list()):
         session.sandbox.contexts.delete(context)
-        session.leave_context(context)
     return said(f"The context {context!r} of {session.name!r} is empty now.", structured)

@@ -15,10 +15,8 @@ from .retrying import ask_until_answered
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from .dialing import Ticket
+    from ..http.client import Answer, Client, Ticket
     from .endpoint import Endpoint
-    from .http1 import Answer
-    from .transport import Transport
 
 # The event loop ends a wait that is too long; the socket does only where no loop is left to do so.
 _GRACE = 5.0
@@ -32,7 +30,7 @@ class Compatible:
         self.name = name
         self._endpoint = endpoint
         self._retries = retries
-        self._transport: Transport | None = None
+        self._client: Client | None = None
         self._lock = threading.Lock()
         owner = endpoint.owner.name if endpoint.owner is not None else ""
         # OpenAI's reasoning models know only the new name, other servers often only the old one.
@@ -59,10 +57,11 @@ class Compatible:
             request["tools"] = [dict(tool) for tool in tools]
         body = encode(request)
 
-        async def attempt(left: float) -> Reply | Failure:
-            from .dialing import Ticket
-            from .threads import in_thread
+        # Before the time runs: the imports take a while.
+        from ..http.client import Ticket
+        from .threads import in_thread
 
+        async def attempt(left: float) -> Reply | Failure:
             ticket = Ticket()
             return await in_thread(lambda: self._attempt(body, max_tokens, ticket, left), ticket.cancel)
 
@@ -72,30 +71,28 @@ class Compatible:
 
     async def aclose(self) -> None:
         """See `Model.aclose`."""
-        if self._transport is not None:
-            self._transport.close()
+        if self._client is not None:
+            self._client.close()
 
     def _attempt(self, body: bytes, max_tokens: int | None, ticket: Ticket, left: float) -> Reply | Failure:
         """Send it once. In a thread."""
-        from .dialing import Lost
-        from .http1 import MOST_BYTES, TooLarge
-        from .transport import Transport
+        from ..http.client import MOST_BYTES, Client, Lost, TooLarge
 
         with self._lock:
-            if self._transport is None:
-                self._transport = Transport(self._endpoint.address)
-            transport = self._transport
+            if self._client is None:
+                self._client = Client(self._endpoint.address)
+            client = self._client
         limit = self._limit
         if max_tokens is not None:
             body = body[:-1] + f', "{limit}": {max_tokens}}}'.encode()
         host = self._endpoint.address.netloc
         try:
-            answer = transport.post(
+            answer = client.post(
                 f"{self._endpoint.address.path}/chat/completions", self._headers(), body, ticket, left + _GRACE
             )
         except Lost as lost:
             if lost.stale:
-                transport.close()
+                client.close()
             here = lost.unreached and self._endpoint.address.is_loopback
             hint = "Is the server running there?" if here else None
             error = ModelError(f"No answer from {host}: {lost}", retryable=lost.again, hint=hint)

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from ..errors import InvalidInput, ModelError
+from ..http.address import Address, default_port
 from .providers import PROVIDERS, Provider, meant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class Key:
@@ -38,26 +37,6 @@ class Key:
 
     def __reduce__(self) -> str:
         raise TypeError("A key is not pickled: it would be written somewhere.")
-
-
-class Address(NamedTuple):
-    scheme: str
-    host: str
-    port: int
-    path: str
-
-    @property
-    def is_loopback(self) -> bool:
-        return self.host in LOOPBACK or (self.host.startswith("127.") and self.host.replace(".", "").isdigit())
-
-    @property
-    def netloc(self) -> str:
-        """As the header Host has it."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == _default_port(self.scheme) else f"{host}:{self.port}"
-
-    def __str__(self) -> str:
-        return f"{self.scheme}://{self.netloc}{self.path}"
 
 
 class Endpoint(NamedTuple):
@@ -127,11 +106,7 @@ def parse_url(url: str, named: str) -> Address:
     if parts.query or parts.fragment:
         raise InvalidInput(f"{example}, with nothing after a ? or #.")
     path = parts.path.rstrip("/").removesuffix("/chat/completions")
-    return Address(parts.scheme, host, port or _default_port(parts.scheme), path)
-
-
-def _default_port(scheme: str) -> int:
-    return 443 if scheme == "https" else 80
+    return Address(parts.scheme, host, port or default_port(parts.scheme), path)
 
 
 def _owner(address: Address, wanted: Provider | None) -> Provider | None:
@@ -139,7 +114,7 @@ def _owner(address: Address, wanted: Provider | None) -> Provider | None:
     found = None
     for provider in PROVIDERS.values():
         theirs = urlsplit(provider.url)
-        if (theirs.scheme, theirs.hostname, theirs.port or _default_port(theirs.scheme)) == address[:3]:
+        if (theirs.scheme, theirs.hostname, theirs.port or default_port(theirs.scheme)) == address[:3]:
             if provider is wanted:
                 return provider
             found = found or provider

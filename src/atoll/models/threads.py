@@ -1,21 +1,18 @@
-"""Blocking work beside an event loop of asyncio or trio.
+"""Blocking calls beside an event loop of asyncio or trio, in threads that no process waits for at its end.
 
-The threads are of the kind that no process waits for: a host name that is not resolved, or LiteLLM, cannot be ended
-from outside, and must not keep a cancelled program alive. They are used again, since a new one takes as long to start
-as the rest of a call.
+A host name that is not resolved, or LiteLLM, cannot be ended from outside, and must not keep a cancelled program alive:
+anyio's own threads would.
 """
 
 from __future__ import annotations
 
-import _thread
-import queue
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
 MOST_AT_ONCE = 64
-IDLE_SECONDS = 10.0
+THREAD = "atoll model"
 _T = TypeVar("_T")
 _limiters: Any = None
 
@@ -40,13 +37,11 @@ async def in_thread(work: Callable[[], _T], cancel: Callable[[], None]) -> _T:
                 result.append(work())
             except BaseException as error:  # noqa: BLE001 - the awaiting task raises it
                 failure.append(error)
-
-        def finish() -> None:
             # The loop may have ended in the meantime.
             with suppress(RuntimeError):
                 wake()
 
-        _give(run, finish)
+        threading.Thread(target=run, name=THREAD, daemon=True).start()
         try:
             await done.wait()
         except BaseException:
@@ -55,47 +50,6 @@ async def in_thread(work: Callable[[], _T], cancel: Callable[[], None]) -> _T:
         if failure:
             raise failure.pop()
         return result.pop()
-
-
-class Worker:
-    """A thread that does one thing after another, and ends when nobody has had any for a while."""
-
-    idle: list[Worker] = []  # noqa: RUF012 - of all of them
-    lock = threading.Lock()
-    started = 0
-    ended = 0
-
-    def __init__(self) -> None:
-        with self.lock:
-            Worker.started += 1
-        self.jobs: queue.SimpleQueue[tuple[Callable[[], None], Callable[[], None]]] = queue.SimpleQueue()
-        # A Thread would wait here until it runs, and with it the event loop.
-        _thread.start_new_thread(self._run, ())
-
-    def _run(self) -> None:
-        while True:
-            try:
-                job, finish = self.jobs.get(timeout=IDLE_SECONDS)
-            except queue.Empty:
-                with self.lock:
-                    if self not in self.idle:  # somebody has just taken it
-                        continue
-                    self.idle.remove(self)
-                    Worker.ended += 1
-                    return
-            job()
-            del job
-            with self.lock:
-                self.idle.append(self)
-            # After that, so that who is woken finds it idle.
-            finish()
-            del finish
-
-
-def _give(job: Callable[[], None], finish: Callable[[], None]) -> None:
-    with Worker.lock:
-        worker = Worker.idle.pop() if Worker.idle else None
-    (worker or Worker()).jobs.put((job, finish))
 
 
 def _limiter() -> Any:
@@ -112,7 +66,7 @@ def _limiter() -> Any:
     return limiter
 
 
-def _waker(call: Callable[[], object]) -> Callable[[], None]:
+def _waker(call: Callable[[], object]) -> Callable[[], object]:
     """A function that any thread may call, to have another called in the event loop that runs here."""
     import sys
 
@@ -125,8 +79,4 @@ def _waker(call: Callable[[], object]) -> Callable[[], None]:
     import asyncio
 
     loop = asyncio.get_running_loop()
-    return lambda: _soon(loop, call)
-
-
-def _soon(loop: Any, call: Callable[[], object]) -> None:
-    loop.call_soon_threadsafe(call)
+    return lambda: loop.call_soon_threadsafe(call)

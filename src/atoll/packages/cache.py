@@ -182,13 +182,11 @@ def discard(path: str) -> None:
 
 def _flush(path: str) -> None:
     """Write a whole file system out: cheaper than each of thousands of files."""
-    import ctypes
+    from ..engine import kernel
 
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.syncfs(fd) != 0:
-            raise OSError(ctypes.get_errno(), f"{path} cannot be written out")
+        kernel.syncfs(fd)
     finally:
         os.close(fd)
 

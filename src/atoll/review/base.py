@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Self
 
+from ..guest.descriptors import write_all
 from .content import link_content, read_content
 from .judging import Ignores, Judge, Levels
 from .tree import Tree, Type, is_too_deep, join, type_of
@@ -70,9 +71,6 @@ class Base:
     def record(self, path: str) -> Record | None:
         """None when the source had nothing there that the sandbox could see, or when nothing is known."""
         return self._records.get(path)
-
-
-NOTHING_KNOWN = Base({}, complete=False)
 
 
 def record_of(found: os.stat_result, digest: str | None = None) -> Record:
@@ -155,12 +153,6 @@ class _Writer:
         write_all(self._fd, b"".join(self._waiting))
         self._waiting.clear()
         self._size = 0
-
-
-def write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
 
 
 def _line(values: list[object]) -> bytes:

@@ -7,6 +7,7 @@ import os
 import stat
 from typing import Self
 
+from ..guest.descriptors import write_all
 from . import beneath
 from .content import Content, read_content
 from .judging import STAGING_PREFIX
@@ -140,9 +141,7 @@ def _copy(source: int, target: int) -> Content:
         if piece == _ZEROES[: len(piece)]:
             os.lseek(target, len(piece), os.SEEK_CUR)
             return
-        view = memoryview(piece)
-        while view:
-            view = view[os.write(target, view) :]
+        write_all(target, piece)
 
     content = read_content(source, write, begin)
     os.ftruncate(target, os.lseek(target, 0, os.SEEK_CUR))

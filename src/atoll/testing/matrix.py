@@ -34,6 +34,7 @@ MEANINGS = {
     Capability.REVIEW: "`diff`, `apply` and `discard`, and `codebase=`: the gate to the source",
     Capability.SNAPSHOT: "`snapshot`, `rollback` and `snapshot=`",
     Capability.FORK: "`fork`: twins with files and variables",
+    Capability.AUDIT: "`audit=True`: `audit()` tells what the kernel has refused, too",
 }
 
 _HEAD = """# What the conformance suite checks

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from .. import registry
 from ..errors import AtollError, FileError, Unsupported
-from ..io import BlockingIO
+from ..io import BlockingIO, drive
 from ..policy.presets import EVERYTHING
 from ..sync.sandbox import Sandbox
 from ..types import Capability
@@ -84,7 +84,8 @@ class _Box:
         with self._sandbox(source) as sandbox:
             wall = registry.load(sandbox.driver, BlockingIO())
             self._know(driver=sandbox.driver, isolation=wall.isolation)
-            if Capability.NETWORK_NONE not in wall.capabilities:
+            offered = drive(wall.offers()).capabilities
+            if Capability.NETWORK_NONE not in offered:
                 raise Unsupported(
                     f"The {wall.name} driver cannot keep a job from the network, so it runs none.",
                     hint="Leave driver= out: the strongest wall that is ready is taken.",
@@ -94,7 +95,7 @@ class _Box:
             # Whoever wants it cancelled destroys the sandbox, if it was there when he looked.
             if self._cancelled():
                 return
-            ended = _run(sandbox, self._job, commands=Capability.COMMANDS in wall.capabilities)
+            ended = _run(sandbox, self._job, commands=Capability.COMMANDS in offered)
             self._note(ended, {} if ended.timed_out else self._files(sandbox))
 
     def _know(self, **facts: object) -> None:

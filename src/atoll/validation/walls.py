@@ -59,7 +59,7 @@ def able(job: Job) -> str:
 
 def _lacks(name: str, job: Job) -> bool:
     try:
-        return not set(_needs(job)) <= registry.load(name, BlockingIO()).capabilities
+        return not set(_needs(job)) <= drive(registry.load(name, BlockingIO()).offers()).capabilities
     except AtollError:
         return False  # whoever tries it says better what is wrong with it
 
@@ -67,12 +67,13 @@ def _lacks(name: str, job: Job) -> bool:
 def _look(name: str, job: Job | None) -> Wall:
     try:
         driver = registry.load(name, BlockingIO())
+        offers = drive(driver.offers())
         lacking = [layer for layer in drive(driver.health()) if layer.required and not layer.ready]
     except AtollError as error:
         return Wall(name, "", error.message)
     if lacking:
         return Wall(name, driver.isolation, f"{lacking[0].name}: {lacking[0].detail}")
-    missing = [capability for capability in _needs(job) if capability not in driver.capabilities]
+    missing = [capability for capability in _needs(job) if capability not in offers.capabilities]
     return Wall(name, driver.isolation, _cannot(missing[0]) if missing else "")
 
 

@@ -19,7 +19,8 @@ DATA_SIZE = 1 << 16
 
 HELLO, OPEN, DATA, EOF, EVENT, CALL, CREDIT, END, CLOSE = range(1, 10)
 STDIN, STDOUT, STDERR, BULK = 0, 1, 2, 3
-CREDITED = frozenset((DATA, EVENT))
+QUEUED, STARTED = b'{"queued":true}', b'{"started":true}'
+"""The EVENTs of a request to a context that is busy: it waits for its turn, and its turn has come."""
 
 _KINDS = frozenset(range(HELLO, CLOSE + 1))
 _HEADER_SIZE = HEADER.size

@@ -27,6 +27,7 @@ from collections.abc import Callable
 from .. import layout
 from ..launch import cloudpickle_directory
 from ..removal import remove_tree
+from ..steward.lines import package_directory
 
 _VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 PYTHON = f"/usr/local/bin/python{_VERSION}"
@@ -126,11 +127,6 @@ def site_packages() -> str:
     """The packages of the base installation of this Python, on the host; empty if there are none."""
     path = os.path.join(os.path.dirname(os.path.realpath(os.__file__)), "site-packages")
     return path if os.path.isdir(path) else ""
-
-
-def package_directory() -> str:
-    """The directory that holds `atoll`."""
-    return os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 
 def interpreter() -> str:

@@ -13,6 +13,7 @@ import sys
 from ...guest import begin
 from .. import rootfs
 from ..launch import cloudpickle_directory
+from ..steward.lines import package_directory
 from . import (
     CLOUDPICKLE,
     GUEST,
@@ -22,7 +23,6 @@ from . import (
     WHEELS,
     gathering,
     interpreter,
-    package_directory,
     site_packages,
     tools,
 )

@@ -29,7 +29,7 @@ from ...errors import (
 )
 from ...home import make_private, state_dir
 from ...io import IO, Stream
-from ...types import Capability, Handle, Info, Metrics, Spec, Status
+from ...types import Handle, Info, Metrics, Spec, Status
 from .. import messages
 from ..removal import remove_tree
 from ..settings import started_at
@@ -212,34 +212,23 @@ class StewardDriver(Driver):
         return _why(self.box(handle))
 
     async def set_lifetime(self, handle: Handle, seconds: float) -> None:
-        self._demand(Capability.LIFETIME)
         await self._ask(handle, {"op": "lifetime", "seconds": seconds})
 
     async def metrics(self, handle: Handle) -> Metrics:
-        self._demand(Capability.METRICS)
         answer, _ = await self._ask(handle, {"op": "metrics"})
         return Metrics(uptime=answer["uptime"], **{name: answer.get(name) for name in _METRICS})
 
     async def pause(self, handle: Handle) -> None:
-        self._demand(Capability.PAUSE)
         await self._ask(handle, {"op": "pause"})
 
     async def resume(self, handle: Handle) -> None:
-        self._demand(Capability.PAUSE)
         await self._ask(handle, {"op": "resume"})
 
     async def keep(self, handle: Handle) -> None:
-        self._demand(Capability.STOP)
         await self._ask(handle, {"op": "checkpoint"})
 
     async def stop(self, handle: Handle) -> None:
-        self._demand(Capability.STOP)
         await self._ask(handle, {"op": "stop"})
-
-    def _demand(self, capability: Capability) -> None:
-        """Raises Unsupported where this driver does not declare it, whatever its stewards could do."""
-        if capability not in self.capabilities:
-            raise Unsupported(f"The {self.name} driver does not have {capability.value!r}.")
 
     async def destroy(self, handle: Handle) -> None:
         line = self._unregistered.pop(handle.id, None)

@@ -10,9 +10,6 @@ from typing import Any, NoReturn
 
 from .. import messages
 
-GUEST_INSIDE = "/opt/atoll"
-"""Where a wall with a file system of its own shows the guest's source."""
-
 
 def package_directory() -> str:
     """The directory that holds `atoll`; of which a guest needs `atoll/guest` and `atoll/wire`."""

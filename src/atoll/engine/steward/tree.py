@@ -6,18 +6,14 @@ import os
 import signal
 import time
 
-from .. import usage
+from .. import kernel, usage
 
 _MOMENT = 0.0005
-_SET_CHILD_SUBREAPER = 36
 
 
 def adopt_orphans() -> None:
     """Whatever loses its parent below this process becomes its child, so `descendants` finds it."""
-    import ctypes
-
-    if ctypes.CDLL(None, use_errno=True).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl")
+    kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
 
 
 def descendants(pid: int) -> list[int]:

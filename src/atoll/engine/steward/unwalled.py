@@ -11,8 +11,8 @@ import signal
 import sys
 from typing import Any
 
-from ...errors import CreateFailed, Unsupported
 from ...types import Capability, Handle, Layer, Spec
+from ..copied import copy_source
 from .client import StewardDriver
 from .wall import FILES
 
@@ -45,7 +45,6 @@ class UnwalledDriver(StewardDriver):
         return config
 
     def prepare(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
-        refuse(spec, self.name)
         root = f"{box}/{FILES}"
         config = self.configure(spec, _config(spec, box, root))
         if resume is None:
@@ -76,26 +75,6 @@ class UnwalledDriver(StewardDriver):
         ]
 
 
-def refuse(spec: Spec, driver: str) -> None:
-    """What is asked for by name and cannot be given. The default network is let pass: nothing here says "wall".
-
-    Raises:
-        Unsupported: it was asked for.
-    """
-    wishes = {
-        "image": spec.image is not None,
-        "audit": spec.audit,
-        f"network={spec.network!r}": spec.network == "all",
-        "packages": bool(spec.packages),
-    }
-    for wish, asked in wishes.items():
-        if asked:
-            raise Unsupported(
-                f"The {driver} driver has no wall and cannot honour {wish}.",
-                hint="Leave it out, or use another driver; `atoll providers` lists them.",
-            )
-
-
 def _config(spec: Spec, box: str, root: str) -> dict[str, Any]:
     """Of the guest: this Python with all that it can import, and nothing of this process's environment."""
     env = {
@@ -120,15 +99,7 @@ def _furnish(root: str, spec: Spec) -> None:
     """The directory of a new sandbox, with a copy of the source in its workspace."""
     workspace = root + spec.workdir
     os.makedirs(os.path.join(root, "tmp"), mode=0o700)
-    if spec.source is None:
-        os.makedirs(workspace, exist_ok=True)
-        return
-    import shutil
-
-    try:
-        shutil.copytree(spec.source, workspace, symlinks=True, dirs_exist_ok=True)
-    except (OSError, shutil.Error) as error:
-        raise CreateFailed(f"The source {spec.source} cannot be copied: {error}") from error
+    copy_source(spec.source, workspace)
 
 
 def _kill_marked(name: str) -> None:

@@ -59,7 +59,8 @@ class LimitChecks(Checks):
         many = "i=0; while [ $i -lt 200 ]; do sleep 300 & i=$((i+1)); done; echo all; wait"
         process = sandbox.start(["sh", "-c", many])
         eventually(lambda: _has_failed_to_fork(sandbox, process.pid), "the limit is reached")
-        assert len(sandbox.processes()) <= 32
+        # Where the number is polled, who ends the shell may not be through with its family.
+        eventually(lambda: len(sandbox.processes()) <= 32, "there are no more")
         process.kill()
         eventually(lambda: sandbox.run("echo usable").stdout == "usable\n", "it is usable again")
 

@@ -14,6 +14,7 @@ from ...types import Capability
 from .. import hosts
 from ..base import Checks, Make
 from ..needs import lacking, needs
+from ..waiting import eventually
 
 CONNECT = """
 import socket
@@ -178,6 +179,17 @@ sent
         assert sandbox.run("cat file").stdout == "shown"
         for path in ("link", "../hidden", str(tmp_path / "hidden")):
             assert sandbox.run(["cat", path]).exit_code != 0
+
+    @needs(Capability.COMMANDS, Capability.AUDIT)
+    def test_what_the_kernel_refuses_is_told_or_listening_is_refused(self, make: Make, label: dict[str, str]) -> None:
+        try:
+            sandbox = make(audit=True, labels=label)
+        except Unsupported:
+            assert Sandbox.list(label) == []
+            return
+        assert "kernel" in sandbox.info.audit
+        sandbox.run("mkdir shut open && chmod 000 shut; ls shut open")
+        eventually(lambda: [each.path for each in sandbox.audit(source="kernel")] == ["shut"], "it is told")
 
 
 def _reach_from_here(address: hosts.Address | str) -> bool:

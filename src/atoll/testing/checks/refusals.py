@@ -113,3 +113,12 @@ class RefusalChecks(Checks):
         with pytest.raises(Unsupported):
             self.create(labels=label, **wishes)
         assert Sandbox.list(label) == []
+
+    @lacking(Capability.AUDIT)
+    def test_listening_to_the_kernel_is_refused(self, label: dict[str, str]) -> None:
+        self.refuses(label, audit=True)
+
+    @lacking(Capability.PERMISSIONS)
+    def test_rules_are_refused(self, label: dict[str, str], tmp_path: pathlib.Path) -> None:
+        self.refuses(label, source=tmp_path, preset="development")
+        self.refuses(label, source=tmp_path, preset="full-access", ignore=["*.log"])

@@ -1,4 +1,4 @@
-"""Arguments of a tool, as a model wrote them, against a JSON schema.
+"""JSON schema checker: the arguments of a tool, as a model wrote them, against the tool's schema.
 
 Neither side is trusted: a model writes anything, and a schema may come from somebody's MCP server. What the checker
 does not know (`format`, `pattern`, which can take for ever, references to other documents) is left to the tool.
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from math import isfinite
 from typing import Any
 
-from ..errors import InvalidInput
-from .toolspec import MOST_ARGUMENTS
+from .errors import InvalidInput
 
 _DEEPEST = 64
 _STEPS = 100_000
@@ -20,7 +20,7 @@ _COMPARED_IN_A_STEP = 16
 _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "string": ("a string", lambda value: isinstance(value, str)),
     "integer": ("a whole number", lambda value: _is_number(value) and value % 1 == 0),
-    "number": ("a number", lambda value: isinstance(value, int | float) and not isinstance(value, bool)),
+    "number": ("a number", lambda value: _is_number(value) and (isinstance(value, int) or isfinite(value))),
     "boolean": ("true or false", lambda value: isinstance(value, bool)),
     "null": ("null", lambda value: value is None),
     "array": ("a list", lambda value: isinstance(value, list)),
@@ -30,14 +30,14 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 _Problem = str | None
 
 
-def parsed(text: str) -> dict[str, Any]:
+def parsed(text: str, longest: int) -> dict[str, Any]:
     """The object that a JSON text holds.
 
     Raises:
         InvalidInput: it is too long, no JSON, no object, or says something that JSON cannot.
     """
-    if len(text) > MOST_ARGUMENTS:
-        raise InvalidInput(f"The arguments are {len(text)} characters long; write {MOST_ARGUMENTS} at the most.")
+    if len(text) > longest:
+        raise InvalidInput(f"The arguments are {len(text)} characters long; write {longest} at the most.")
     if not text.strip():
         return {}
     try:

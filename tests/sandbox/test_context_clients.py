@@ -14,8 +14,8 @@ import anyio
 import pytest
 
 from atoll import AsyncSandbox, Sandbox
-from atoll.client.turn import Turn
-from atoll.errors import AtollError, Busy, TimedOut, Unresponsive
+from atoll.client import contextqueue
+from atoll.errors import AtollError, Busy
 
 
 def fresh():
@@ -41,12 +41,6 @@ def said(process):
     return out
 
 
-@pytest.fixture(params=["relayed", "lane"])
-def warm(request):
-    """What a client does first: nothing, or a request, so that its next one goes by a lane."""
-    return "" if request.param == "relayed" else "sandbox.run_code('0', context={context!r})"
-
-
 def sleeper(seconds, path=None):
     mark = f"open({path!r}, 'a').write('x')\n" if path else ""
     return f"import subprocess\np = subprocess.Popen(['sleep', '{seconds}'])\n{mark}p.wait()"
@@ -56,32 +50,12 @@ def runs(sandbox, word):
     return any(word in each.command for each in sandbox.processes())
 
 
-def test_a_second_request_goes_by_a_lane_and_the_first_does_not(sandbox, monkeypatch):
-    """What the other tests of both ways rest upon."""
-    started = []
-    original = Turn.start
-
-    async def start(self):
-        started.append(self)
-        await original(self)
-
-    monkeypatch.setattr(Turn, "start", start)
-    context = fresh()
-    for expected in (0, 1, 2):
-        assert sandbox.run_code("1", context=context).text == "1"
-        assert len(started) == expected
-    sandbox.contexts.delete(context)
-
-
-def test_cells_of_two_processes_run_one_after_the_other(sandbox, warm):
+def test_cells_of_two_processes_run_one_after_the_other(sandbox):
     context, log = fresh(), fresh()
-    body = (
-        warm
-        + """
+    body = """
 for turn in range(15):
     sandbox.run_code("f = open({log!r}, 'a'); f.write('<'); f.flush(); f.write('>'); f.close()", context={context!r})
 """
-    )
     clients = [client(sandbox, body, context=context, log=log) for _ in range(3)]
     for _ in range(15):
         sandbox.run_code(f"f = open({log!r}, 'a'); f.write('<'); f.flush(); f.write('>'); f.close()", context=context)
@@ -89,12 +63,12 @@ for turn in range(15):
     assert sandbox.files.read(log) == "<>" * 60
 
 
-def test_the_time_of_a_queued_cell_begins_when_it_begins(sandbox, warm, eventually):
+def test_the_time_of_a_queued_cell_begins_when_it_begins(sandbox, eventually):
     context, begun, go, ready = (fresh() for _ in range(4))
     sandbox.run_code("0", context=context)
     waiter = client(
         sandbox,
-        warm + """
+        """
 sandbox.files.write({ready!r}, "")
 go({begun!r})
 done = sandbox.run_code("'ran'", context={context!r}, timeout=0.4)
@@ -114,12 +88,12 @@ print(done.text, done.timed_out, done.success)
     holder.join(30)
 
 
-def test_a_queued_cell_that_takes_too_long_times_out_by_its_own_time(sandbox, warm, eventually):
+def test_a_queued_cell_that_takes_too_long_times_out_by_its_own_time(sandbox, eventually):
     context, begun, ready = fresh(), fresh(), fresh()
     sandbox.run_code("kept = 1", context=context)
     waiter = client(
         sandbox,
-        warm + """
+        """
 sandbox.files.write({ready!r}, "")
 go({begun!r})
 done = sandbox.run_code("while True: pass", context={context!r}, timeout=0.5)
@@ -133,10 +107,10 @@ print(done.timed_out, done.state_lost)
     assert sandbox.run_code("kept", context=context).text == "1"
 
 
-def test_a_client_that_is_killed_has_its_cell_stopped(sandbox, warm, eventually):
+def test_a_client_that_is_killed_has_its_cell_stopped(sandbox, eventually):
     context, path = fresh(), fresh()
     sandbox.run_code("kept = 1", context=context)
-    body = warm + "\nsandbox.run_code({code!r}, context={context!r}, timeout=None)"
+    body = "sandbox.run_code({code!r}, context={context!r}, timeout=None)"
     caller = client(sandbox, body, context=context, code=sleeper("1051.5", path))
     eventually(lambda: sandbox.files.exists(path))
     caller.kill()
@@ -146,12 +120,12 @@ def test_a_client_that_is_killed_has_its_cell_stopped(sandbox, warm, eventually)
     assert sandbox.files.read(path) == "x"
 
 
-def test_a_queued_request_of_a_dead_client_never_runs(sandbox, warm, eventually):
+def test_a_queued_request_of_a_dead_client_never_runs(sandbox, eventually):
     context, begun, sent, ran, go, ready = (fresh() for _ in range(6))
     sandbox.run_code("0", context=context)
     other = client(
         sandbox,
-        warm + """
+        """
 sandbox.files.write({ready!r}, "")
 go({begun!r})
 sandbox.files.write({sent!r}, "")
@@ -175,11 +149,11 @@ sandbox.run_code("open({ran!r}, 'w')", context={context!r}, timeout=None)
     assert not sandbox.files.exists(ran)
 
 
-def test_ctrl_c_stops_the_cell_and_the_sandbox_goes_on(sandbox, warm, eventually):
+def test_ctrl_c_stops_the_cell_and_the_sandbox_goes_on(sandbox, eventually):
     context, path = fresh(), fresh()
     caller = client(
         sandbox,
-        warm + """
+        """
 try:
     sandbox.run_code({code!r}, context={context!r}, timeout=None)
 except KeyboardInterrupt:
@@ -231,12 +205,9 @@ def test_threads_of_one_client_take_turns(sandbox):
     assert sandbox.run_code("len(seen)", context=context).text == "40"
 
 
-@pytest.mark.parametrize("way", ["relayed", "lane"])
 @pytest.mark.parametrize("leave", ["break", "close", "with", "del", "error"])
-def test_an_iterator_that_is_left_early_stops_the_cell(sandbox, eventually, way, leave):
+def test_an_iterator_that_is_left_early_stops_the_cell(sandbox, eventually, leave):
     context = fresh()
-    if way == "lane":
-        sandbox.run_code("kept = 1", context=context)
     word = f"1053.{os.getpid()}"
     pieces = sandbox.stream_code("print('begun')\n" + sleeper(word), context=context, timeout=None)
     if leave == "with":
@@ -270,7 +241,7 @@ def test_a_listener_that_raises_stops_the_cell(sandbox, eventually):
     def refuse(_text):
         raise LookupError("mine")
 
-    for _way in ("relayed", "lane"):
+    for _turn in range(2):
         with pytest.raises(LookupError, match="mine"):
             sandbox.run_code("print('x')\n" + sleeper("1054.5"), context=context, on_stdout=refuse, timeout=None)
         eventually(lambda: not runs(sandbox, "1054.5"))
@@ -287,7 +258,6 @@ def test_a_sandbox_that_ends_under_a_cell_is_told(make, eventually):
     for warm_up in (False, True):
         sandbox = make()
         if warm_up:
-            sandbox.run_code("1")
             sandbox.run_code("1")
         outcome = []
 
@@ -326,7 +296,7 @@ async def gone(sandbox, word):
 
 @pytest.mark.anyio
 async def test_a_cancelled_cell_is_stopped_and_its_context_lives(aio_sandbox):
-    for _way in ("relayed", "lane"):
+    for _turn in range(2):
         done = None
         with anyio.move_on_after(0.7) as scope:
             done = await aio_sandbox.run_code("kept = 1\n" + sleeper("1055.5"), timeout=None)
@@ -351,7 +321,7 @@ async def test_tasks_share_a_context_and_contexts_run_at_once(aio_sandbox):
 @pytest.mark.anyio
 async def test_an_iterator_may_be_closed_by_another_task(aio_sandbox):
     """Then its context is free again, for whoever comes next."""
-    for _way in ("relayed", "lane"):
+    for _turn in range(2):
         pieces = aio_sandbox.stream_code("print('begun')\nwhile True: pass", timeout=None)
         first = []
 
@@ -368,7 +338,7 @@ async def test_an_iterator_may_be_closed_by_another_task(aio_sandbox):
 
 @pytest.mark.anyio
 async def test_an_iterator_that_is_dropped_frees_its_context(aio_sandbox):
-    for _way in ("relayed", "lane"):
+    for _turn in range(2):
         pieces = aio_sandbox.stream_code("print('begun')\nwhile True: pass", timeout=None)
         assert (await anext(pieces)).text == "begun\n"
         del pieces
@@ -422,28 +392,55 @@ def test_a_callback_cannot_wait_for_its_own_cell(make):
     assert refusals == ["2", "2"]
 
 
-def test_a_request_that_is_not_taken_in_time_is_given_up(make):
+def test_a_context_that_takes_no_request_is_ended_in_time(make):
     sandbox = make()
     pid = int(sandbox.run_code("import os\nos.getpid()").text)
-    sandbox.run_code("1")
     sandbox.signal(pid, signal.SIGSTOP)
     started = time.monotonic()
-    with pytest.raises(TimedOut, match="not taken the request"):
-        sandbox.run_code("#" * 900_000, timeout=1)
+    done = sandbox.run_code("#" * 900_000, timeout=1)
+    assert (done.timed_out, done.state_lost) == (True, True)
     assert time.monotonic() - started < 15
-    sandbox.contexts.restart("main")
     assert sandbox.run_code("'alive'").text == "'alive'"
 
 
-def test_a_context_without_descriptors_refuses_further_clients_and_lives(make):
+def test_a_context_without_descriptors_serves_all_its_clients(make):
     sandbox = make()
     sandbox.run_code("import os, resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))")
     sandbox.run_code(
         "x = 41\nfds = []\ntry:\n    while True: fds.append(os.open('/dev/null', 0))\nexcept OSError: pass"
     )
     other = Sandbox.connect(sandbox.id)
-    assert other.run_code("x + 1").text == "42"
-    with pytest.raises(Unresponsive, match="takes no requests"):
-        other.run_code("x + 1", timeout=20)
-    assert sandbox.run_code("for fd in fds: os.close(fd)\nx + 1").text == "42"
-    assert other.run_code("x + 1").text == "42"
+    for _ in range(2):
+        assert other.run_code("x + 1", timeout=20).text == "42"
+        assert sandbox.run_code("x + 1", timeout=20).text == "42"
+
+
+def test_who_waits_for_others_longer_than_for_an_answer_still_gets_its_turn(sandbox, eventually, monkeypatch):
+    """The time within which a guest has to answer begins with the turn, which the guest tells."""
+    monkeypatch.setattr(contextqueue, "GRACE", 0.3)
+    context, begun, go = fresh(), fresh(), fresh()
+    code = f"import os, time\nopen({begun!r}, 'w')\nwhile not os.path.exists({go!r}): time.sleep(0.01)"
+    holder = client(sandbox, "sandbox.run_code({code!r}, context={context!r}, timeout=60)", code=code, context=context)
+    eventually(lambda: sandbox.files.exists(begun))
+    outcome = []
+    waiter = threading.Thread(target=lambda: outcome.append(sandbox.run_code("'ran'", context=context, timeout=0.2)))
+    waiter.start()
+    waiter.join(1.5)
+    assert waiter.is_alive(), outcome
+    sandbox.files.write(go, "")
+    waiter.join(30)
+    assert (outcome[0].text, outcome[0].timed_out, said(holder)) == ("'ran'", False, "")
+
+
+def test_who_waits_for_others_for_too_long_is_told_that_they_are_busy(sandbox, eventually, monkeypatch):
+    monkeypatch.setattr(contextqueue, "GRACE", 0.3)
+    monkeypatch.setattr(contextqueue, "_PATIENCE", 0.3)
+    context, begun = fresh(), fresh()
+    code = f"open({begun!r}, 'w')\nwhile True: pass"
+    holder = client(sandbox, "sandbox.run_code({code!r}, context={context!r}, timeout=60)", code=code, context=context)
+    eventually(lambda: sandbox.files.exists(begun))
+    with pytest.raises(Busy, match="did not get to the request"):
+        sandbox.run_code("1", context=context, timeout=0.2)
+    assert sandbox.interrupt(context)
+    assert said(holder) == ""
+    assert sandbox.run_code("1", context=context).text == "1"

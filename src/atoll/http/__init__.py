@@ -1,0 +1,1 @@
+"""HTTP client: where servers are (`address`), and one request with its whole answer (`client`)."""
