@@ -31,7 +31,7 @@ def ask(control: socket.socket, request: dict[str, Any], seconds: float) -> dict
 
 def _answer(sock: socket.socket, seconds: float) -> dict[str, Any]:
     decoder, heard, until = Decoder(), 0, time.monotonic() + seconds
-    while heard < _MOST:
+    while heard < _MOST and time.monotonic() < until:
         sock.settimeout(max(0.001, until - time.monotonic()))
         data = sock.recv(_CHUNK)
         if not data:
