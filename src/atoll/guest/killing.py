@@ -40,26 +40,11 @@ class Killer:
         """Kill a command; `done` once nothing of it is left."""
         self._kill(lambda table: self._members(mark, table), done, mark)
 
-    def kill_since(
-        self,
-        mark: int,
-        start: int,
-        spared: int,
-        done: Callable[[], None],
-        until: Callable[[], Optional[int]] = lambda: None,
-    ) -> None:
-        """Kill what a context has started since `start` (ticks since boot), but not the context itself.
-
-        `until` tells when what is not to be killed began, if it has: the next cell starts processes, too.
-        """
+    def kill_since(self, mark: int, start: int, spared: int, done: Callable[[], None]) -> None:
+        """Kill what a context has started since `start` (ticks since boot), but not the context itself."""
 
         def selected(table: Dict[int, Task]) -> Set[int]:
-            end = until()
-            seeds = [
-                t.pid
-                for t in table.values()
-                if t.mark == mark and t.start >= start and t.pid != spared and (end is None or t.start < end)
-            ]
+            seeds = [t.pid for t in table.values() if t.mark == mark and t.start >= start and t.pid != spared]
             return self._with_descendants(seeds, table) - {spared}
 
         self._kill(selected, done)
