@@ -12,7 +12,8 @@ import pytest
 from tests import thorough
 
 from atoll import StoreError
-from atoll.review import apply, beneath, changes, points, recover
+from atoll.guest import beneath
+from atoll.review import apply, changes, points, recover
 
 from .overlays import IN_MEMORY, Overlay, describe, read, snapshot
 from .test_apply import assert_clean

@@ -6,13 +6,16 @@ import os
 import signal
 import time
 
-from .. import kernel, usage
+from .. import usage
 
 _MOMENT = 0.0005
 
 
 def adopt_orphans() -> None:
     """Whatever loses its parent below this process becomes its child, so `descendants` finds it."""
+    # Not above: clients read the names of this module, and ctypes would cost them milliseconds.
+    from .. import kernel
+
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
 
 
