@@ -33,7 +33,7 @@ BUILT_IN = {
     "inprocess": BuiltIn("atoll.drivers.inprocess:InprocessDriver"),
     "jupyter": BuiltIn("atoll.drivers.jupyter:JupyterDriver", "jupyter"),
     "wasm": BuiltIn("atoll.drivers.wasm:WasmDriver", "wasm"),
-    "jupyter-server": BuiltIn("atoll.drivers.jupyter_server:JupyterServerDriver"),
+    "jupyter-server": BuiltIn("atoll.drivers.jupyter_server:JupyterServerDriver", "jupyter-server"),
 }
 
 
