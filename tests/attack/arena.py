@@ -23,6 +23,8 @@ from atoll.engine import cgroups
 
 # Of this process alone: what is left of it is found, and killed, by its id, and several may attack at once.
 USER = 62000 + os.getpid() % 3000
+# How much later than it may an answer still counts as late, and not as none, in seconds.
+_HANGS = 30.0
 # What one look at the machine may wait for the next, in seconds.
 _LOOK = 0.7
 _ENDING = 30.0
@@ -114,9 +116,7 @@ class Arena:
         try:
             answer = self._pace.wait(pending, limit)
         except queue.Empty:
-            self.report.note(operation, "failed", time.monotonic() - began, "no answer")
-            self.violate("no answer", box, f"{operation} has not ended after {time.monotonic() - began:.0f} s")
-            raise Late from None
+            return self._late(operation, pending, box, began)
         except Refused as refusal:
             own = is_own(refusal.type, operation)
             self.report.note(operation, "refused" if own else "failed", time.monotonic() - began, refusal.type)
@@ -125,6 +125,21 @@ class Arena:
             raise
         self.report.note(operation, "ok", time.monotonic() - began)
         return answer
+
+    def _late(self, operation, pending, box, began):
+        """What comes too late, which is one thing, and what never comes another. Raises Refused or Late."""
+        allowed = time.monotonic() - began
+        try:
+            return pending.get(timeout=_HANGS)
+        except queue.Empty:
+            self.violate("no answer", box, f"{operation} has not ended after {time.monotonic() - began:.0f} s")
+            raise Late from None
+        finally:
+            took = time.monotonic() - began
+            came = took < allowed + _HANGS
+            self.report.note(operation, "failed", took, "late" if came else "no answer")
+            if came:
+                self.violate("late", box, f"{operation} took {took:.1f} s, and {allowed:.1f} s were allowed")
 
     def begin(self, operation, id, **keywords):
         if operation == "fork":
