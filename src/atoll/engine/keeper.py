@@ -30,6 +30,7 @@ from . import (
     midwife,
     nursed,
     parting,
+    sizes,
     sweep,
     usage,
     viewpost,
@@ -277,9 +278,9 @@ class Keeper:
 
     def _measure(self) -> Generator[None, None, dict[str, Any]]:
         group, pids = self._group(), self._sandbox().processes()
-        memory, cpu = group.memory_used() if group else 0, 0.0
+        memory = group.memory_used() if group else sum((yield from sizes.of_each(self._first)).values())
+        cpu = 0.0
         for pid in pids:
-            memory += 0 if group else usage.proportional(pid)
             cpu += usage.cpu_seconds([pid])
             yield
         box = self._settings.layout.box(self._id)
