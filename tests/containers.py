@@ -52,14 +52,17 @@ def shared_engine():
 
 @contextlib.contextmanager
 def _used(place):
-    place.mkdir(mode=0o700, exist_ok=True)
     while True:
-        users = os.open(place / "users", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(users, fcntl.LOCK_SH)
-        if os.path.exists(place / "users") and os.stat(place / "users").st_ino == os.fstat(users).st_ino:
-            break
-        os.close(users)  # of one that was just ending
         place.mkdir(mode=0o700, exist_ok=True)
+        try:
+            users = os.open(place / "users", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            continue  # one that was just ending has removed the directory
+        fcntl.flock(users, fcntl.LOCK_SH)
+        with contextlib.suppress(FileNotFoundError):
+            if os.stat(place / "users").st_ino == os.fstat(users).st_ino:
+                break
+        os.close(users)  # of one that was just ending
     try:
         _start_once(place)
         yield
@@ -196,7 +199,13 @@ class Daemon:
             mounted = [line.split()[4] for line in file]
         for path in sorted((path for path in mounted if path.startswith(f"{self.place}/")), reverse=True):
             subprocess.run(["umount", "-l", path], check=False)
-        shutil.rmtree(self.place, ignore_errors=True)
+        # Who comes for the next engine waits at this file, until nothing of the last one is there any more.
+        for path in self.place.iterdir():
+            if path.name != "users":
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+        (self.place / "users").unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self.place.rmdir()
 
 
 def small_root(directory):

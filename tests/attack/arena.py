@@ -129,17 +129,23 @@ class Arena:
     def _late(self, operation, pending, box, began):
         """What comes too late, which is one thing, and what never comes another. Raises Refused or Late."""
         allowed = time.monotonic() - began
+        answer = refusal = None
         try:
-            return pending.get(timeout=_HANGS)
+            answer = pending.get(timeout=_HANGS)
+            came = True
         except queue.Empty:
-            self.violate("no answer", box, f"{operation} has not ended after {time.monotonic() - began:.0f} s")
-            raise Late from None
-        finally:
-            took = time.monotonic() - began
-            came = took < allowed + _HANGS
-            self.report.note(operation, "failed", took, "late" if came else "no answer")
-            if came:
-                self.violate("late", box, f"{operation} took {took:.1f} s, and {allowed:.1f} s were allowed")
+            came = False
+        except Refused as error:
+            refusal, came = error, is_own(error.type, operation)
+        took = time.monotonic() - began
+        self.report.note(operation, "failed", took, "late" if came else "no answer")
+        if not came:
+            self.violate("no answer", box, f"{operation} has not ended after {took:.0f} s")
+            raise Late
+        self.violate("late", box, f"{operation} took {took:.1f} s, and {allowed:.1f} s were allowed")
+        if refusal is not None:
+            raise refusal
+        return answer
 
     def begin(self, operation, id, **keywords):
         if operation == "fork":
