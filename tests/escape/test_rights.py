@@ -72,7 +72,12 @@ def test_everybody_has_the_rights_that_the_table_says(maker):
     assert outside[box.handle["pid"]] == "atoll-keeper"
     for pid, name in outside.items():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # of those that are just going
-            assert rights(pid, maker.uid) == expected(rows[name], maker), name
+            found, wanted = rights(pid, maker.uid), expected(rows[name], maker)
+            if name == "atoll-midwife":
+                # Those of the sandbox that it makes are its own, too, from some moment on until it goes.
+                found.pop("namespaces of its own")
+                wanted.pop("namespaces of its own")
+            assert found == wanted, name
 
 
 def nothing():
