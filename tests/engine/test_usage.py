@@ -199,6 +199,7 @@ def test_a_process_whose_first_thread_has_ended_is_measured_by_the_others(tmp_pa
             assert usage.memory([headless]) > 64 << 20
             assert usage.load(headless)[1] > 64 << 20
             dog = Watchdog(40 << 20, None, str(tmp_path), process.pid)
-            assert _kills_of_one_look(dog) == 1
+            # Twice, where it is still ending when files are counted, too.
+            assert _kills_of_one_look(dog) in (1, 2)
         finally:
             os.killpg(process.pid, signal.SIGKILL)
