@@ -50,29 +50,12 @@ class GVisorDriver(Reviewed, Packaged):
     )
     wall = "atoll.drivers.gvisor_wall:GVisorWall"
     warm = True
+    _offers: Offers | None = None
 
     async def offers(self) -> Offers:
-        offers = narrowed(
-            await super().offers(),
-            (Capability.LIVE_RULES,),
-            "The rules of a sandbox behind gVisor cannot be changed while it runs: gVisor holds its files open.",
-            "Give the rules to create(), take a snapshot and make a sandbox of it with other rules, or use the jail.",
-        )
-        if not threshold.is_rootless():
-            return offers
-        offers = narrowed(
-            offers,
-            (Capability.PERMISSIONS, Capability.REVIEW),
-            "Path permissions and codebases behind gVisor need root.",
-            'Run as root, use the jail, or say preset="full-access" (--preset full-access) to show all of a copy of '
-            "the source.",
-        )
-        return narrowed(
-            offers,
-            (Capability.NETWORK_ALL,),
-            'network="all" on gVisor needs root: gVisor sends past the rules that an ordinary user can make.',
-            "Run as root, or use the jail, which closes what it must not reach for an ordinary user, too.",
-        )
+        if self._offers is None:
+            self._offers = _here(await super().offers())
+        return self._offers
 
     def prepare(self, spec: Spec, box: str, resume: Handle | None) -> dict[str, Any]:
         orders.check_workdir(spec.workdir)
@@ -191,3 +174,28 @@ def _places(spec: Spec, box: str, *, covered: bool) -> list[tuple[str, str, bool
     if site := roottree.site_packages():
         found.append((site, roottree.SITE_PACKAGES, False))
     return found
+
+
+def _here(offers: Offers) -> Offers:
+    """What is offered to this user: it takes files to be read, and every operation asks."""
+    offers = narrowed(
+        offers,
+        (Capability.LIVE_RULES,),
+        "The rules of a sandbox behind gVisor cannot be changed while it runs: gVisor holds its files open.",
+        "Give the rules to create(), take a snapshot and make a sandbox of it with other rules, or use the jail.",
+    )
+    if not threshold.is_rootless():
+        return offers
+    offers = narrowed(
+        offers,
+        (Capability.PERMISSIONS, Capability.REVIEW),
+        "Path permissions and codebases behind gVisor need root.",
+        'Run as root, use the jail, or say preset="full-access" (--preset full-access) to show all of a copy of '
+        "the source.",
+    )
+    return narrowed(
+        offers,
+        (Capability.NETWORK_ALL,),
+        'network="all" on gVisor needs root: gVisor sends past the rules that an ordinary user can make.',
+        "Run as root, or use the jail, which closes what it must not reach for an ordinary user, too.",
+    )

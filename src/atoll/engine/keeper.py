@@ -30,7 +30,7 @@ from . import (
     midwife,
     nursed,
     parting,
-    sizes,
+    process_memory,
     sweep,
     usage,
     viewpost,
@@ -278,7 +278,7 @@ class Keeper:
 
     def _measure(self) -> Generator[None, None, dict[str, Any]]:
         group, pids = self._group(), self._sandbox().processes()
-        memory = group.memory_used() if group else sum((yield from sizes.of_each(self._first)).values())
+        memory = group.memory_used() if group else sum((yield from process_memory.of_each(self._first)).values())
         cpu = 0.0
         for pid in pids:
             cpu += usage.cpu_seconds([pid])

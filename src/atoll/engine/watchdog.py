@@ -12,7 +12,7 @@ import time
 from collections.abc import Generator, Iterable
 from typing import Any
 
-from . import layers, sizes as memory_sizes, usage
+from . import layers, process_memory, usage
 from .watch import Steps, Watch
 
 _BUSY, _IDLE = 0.25, 2.0
@@ -79,7 +79,7 @@ class Watchdog(Watch):
     def _hold_memory(self, limit: int, held: int) -> Generator[None, None, None]:
         """Kill the largest, so that the rest stays within `limit`; `held` is memory that belongs to no single one."""
         began = time.monotonic()
-        sizes = yield from memory_sizes.of_each(self._first)
+        sizes = yield from process_memory.of_each(self._first)
         # A child has looked meanwhile, and this has served others: it need not rest for that.
         self._spent -= time.monotonic() - began
         total = sum(sizes.values()) + held

@@ -61,7 +61,7 @@ _WORDS = {
     Capability.REVIEW: "cannot show changes",
     Capability.SNAPSHOT: "has no snapshots",
     Capability.FORK: "cannot fork",
-    Capability.AUDIT: "hears of no refusals of its kernel",
+    Capability.AUDIT: "cannot tell what the kernel refuses",
 }
 _HINTS = {
     Capability.SOURCE: "Leave it out, and copy files in with sandbox.files.upload(); or use another driver.",

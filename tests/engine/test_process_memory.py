@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from atoll.engine import sizes, usage
+from atoll.engine import process_memory, usage
 
 MEGABYTE = 1 << 20
 
@@ -30,7 +30,7 @@ def family():
 
 def measured(first):
     """The sizes, and the longest that a step took."""
-    steps, longest = sizes.of_each(first), 0.0
+    steps, longest = process_memory.of_each(first), 0.0
     while True:
         began = time.monotonic()
         try:
@@ -48,7 +48,7 @@ def test_what_is_shared_is_counted_once(family):
 
 
 def test_who_keeps_the_kernel_from_telling_keeps_nobody_waiting(family, monkeypatch):
-    monkeypatch.setattr(sizes, "_PATIENCE", 0.5)
+    monkeypatch.setattr(process_memory, "_PATIENCE", 0.5)
     first_told = usage.proportional(family)
 
     def stuck(pid):
